@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Communicator: MPI_Alltoallv and its kin over host slots and flags.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "davit/bootstrap.hpp"
+#include "davit/dtype.hpp"
+#include "davit/error.hpp"
+#include "davit/export.hpp"
+#include "davit/options.hpp"
+#include "davit/request.hpp"
+#include "davit/stats.hpp"
+
+namespace davit {
+
+namespace detail {
+class CommunicatorState;
+}  // namespace detail
+
+/// As MPI_IN_PLACE: given for `send`, the data are taken from `recv` and replaced; counts, displacements and dtype of the
+/// sending side are then never read.
+DAVIT_EXPORT extern void const* const in_place;
+
+/// Counts or displacements, one a rank, in elements.
+using Counts = std::span<std::int64_t const>;
+
+/// A buffer in memory that every rank of the node maps: blocks in it are exchanged by plain copies, at any size, without
+/// a system call. Made by Communicator::allocate; moves, never copies; freed locally when dropped.
+class DAVIT_EXPORT SharedBuffer {
+ public:
+  SharedBuffer() noexcept = default;
+  /// First byte, aligned to a page; null if empty.
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  friend class Communicator;
+  std::shared_ptr<void> owner_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A group of ranks that exchange data, and the slots through which they do.
+///
+/// - *Collective*: every method so marked is called by all ranks in the same order, as MPI asks. One thread at a time
+///   inside a communicator (a second one is a UsageError on that thread alone); different communicators may be used by
+///   different threads at once.
+/// - *Buffers* are host memory. Null is fine where all counts are zero. Gaps between blocks stay untouched.
+/// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; a displacement means nothing
+///   where its count is zero. Only the bytes of a pair must agree, not its dtypes.
+/// - *Errors*: davit/error.hpp. Arguments are checked before anything moves; the rank at fault raises UsageError, the
+///   others PeerError that names it and its reason, and the next call works.
+/// - *Deadline*: `Options::timeout` from the moment this rank's call has come to the head of the communicator's queue.
+///
+/// @code
+///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
+///   comm.alltoallv(send, send_counts, send_displs, davit::f32, recv, recv_counts, recv_displs, davit::f32);
+/// @endcode
+/// Wrong, and a UsageError on every rank but the first: a nonblocking call before any blocking one and without prepare():
+/// @code
+///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
+///   auto request = comm.ialltoallv(...);
+/// @endcode
+class DAVIT_EXPORT Communicator {
+ public:
+  /// Null communicator: good for assigning to, nothing else.
+  Communicator() noexcept;
+  /// Collective. Maps a few pages a rank; slots come with prepare().
+  /// @throws MismatchError naming the option and both values where ranks' options differ, on all ranks;
+  ///         UsageError for an option out of its bounds, PeerError on the other ranks;
+  ///         SystemError if ranks sit on more than one node (davit does not exchange between nodes yet), or the segment
+  ///         cannot be made (both figures named); TimeoutError.
+  explicit Communicator(std::shared_ptr<Bootstrap> bootstrap, Options options = {});
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  /// Local, never hangs. Ranks that call on it afterwards raise PeerError. Open requests are abandoned.
+  ~Communicator();
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+  /// Name used in messages.
+  [[nodiscard]] std::string const& name() const;
+  [[nodiscard]] Options const& options() const;
+  [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+  /// Local: false once a time-out, a death or a system error has failed it for good.
+  [[nodiscard]] bool usable() const;
+  [[nodiscard]] Stats stats() const;
+  /// The number of the last collective call made here; messages carry it.
+  [[nodiscard]] std::uint32_t calls() const;
+
+  /// Collective: reserves and binds the slots, so that nonblocking calls may follow; the first blocking call does it too.
+  /// @throws SystemError naming bytes needed and free where the slots do not fit; the others get PeerError.
+  void prepare();
+  /// Collective: returns when all ranks have called it.
+  void barrier();
+  /// Collective: ranks of equal `color` (>= 0) get a communicator of their own, ordered by `key`, then rank; `color < 0`
+  /// gets a null one. Options are inherited.
+  [[nodiscard]] Communicator split(int color, int key = 0);
+  /// Collective: a second communicator over the same ranks.
+  [[nodiscard]] Communicator dup();
+  /// Collective: `bytes` (may differ by rank, 0 is fine) of memory that the node's ranks map. @throws as prepare().
+  [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
+
+  /// Collective, blocking: block i of `send` goes to rank i, block j of `recv` comes from rank j. Blocks of `recv` must
+  /// not overlap (UsageError), nor `send` and `recv`. With `in_place`, counts must be symmetric: what rank i receives from
+  /// j is what it sends to j.
+  void alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,  //
+                 void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+  /// Local: posts an alltoallv; the spans are copied, the buffers are not.
+  /// @throws UsageError before prepare(); the other ranks get PeerError at this call.
+  [[nodiscard]] Request ialltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,
+                                   void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+  /// Collective: checks the arguments and agrees on the sizes once, for a plan that may be started any number of times.
+  [[nodiscard]] Plan alltoallv_init(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,
+                                    void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+
+  /// Collective, blocking: every rank's `send` (`send_count` elements) into block r of every rank's `recv`. In one step:
+  /// each rank writes once, the others read. `in_place`: the own block already stands in `recv`.
+  void allgatherv(void const* send, std::int64_t send_count, Dtype send_dtype,  //
+                  void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+
+  /// Collective, blocking: element-wise sum over the ranks of `send` (the sum of `counts` elements, the same counts on all
+  /// ranks); block r, `counts[r]` elements, goes to rank r's `recv`. f32, f16 or bf16; added in f32, rank rising, rounded
+  /// once. `in_place`: input in `recv`, result at its start. `recv` holds `counts[rank()]` elements, all with `in_place`.
+  void reduce_scatterv(void const* send, void* recv, Counts counts, Dtype dtype);
+
+  /// Typed form of alltoallv, for element types that davit has a Dtype for.
+  template <class T>
+  void alltoallv(T const* send, Counts send_counts, Counts send_displs, T* recv, Counts recv_counts,
+                 Counts recv_displs) {
+    alltoallv(send, send_counts, send_displs, dtype_of<T>(), recv, recv_counts, recv_displs, dtype_of<T>());
+  }
+
+ private:
+  friend class ExpertGroup;
+  std::shared_ptr<detail::CommunicatorState> state_;
+
+  template <class T>
+  static constexpr Dtype dtype_of() {
+    if constexpr (std::is_same_v<T, float>) return f32;
+    else if constexpr (std::is_same_v<T, double>) return f64;
+    else if constexpr (std::is_same_v<T, std::int8_t>) return i8;
+    else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::byte> || std::is_same_v<T, char>) return u8;
+    else if constexpr (std::is_same_v<T, std::int16_t>) return i16;
+    else if constexpr (std::is_same_v<T, std::uint16_t>) return u16;
+    else if constexpr (std::is_same_v<T, std::int32_t>) return i32;
+    else if constexpr (std::is_same_v<T, std::uint32_t>) return u32;
+    else if constexpr (std::is_same_v<T, std::int64_t>) return i64;
+    else if constexpr (std::is_same_v<T, std::uint64_t>) return u64;
+    else static_assert(sizeof(T) == 0, "davit has no Dtype for this element type");
+  }
+};
+
+/// Bytes of shared memory that one rank of a communicator of `ranks` ranks reserves, without allocating anything:
+/// control pages from creation, slots from prepare(). With `slot_bytes` 0 the node's last-level caches are asked.
+struct MemoryUse {
+  std::size_t control_bytes;  ///< header, counters, cards: 4 KiB + ranks x (192 + 64 x 64) + 64 x 256, in pages
+  std::size_t slots_bytes;    ///< 2 x slots x (slot_bytes + 4 KiB)
+  std::size_t slot_bytes;
+  int slots;  ///< in each of the two banks
+};
+[[nodiscard]] DAVIT_EXPORT MemoryUse memory_use(int ranks, Options const& options = {});
+
+}  // namespace davit
