@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "davit/bootstrap.hpp"
 #include "davit/dtype.hpp"
@@ -21,6 +22,7 @@ namespace davit {
 
 namespace detail {
 class CommunicatorState;
+struct Access;  // tests
 }  // namespace detail
 
 /// As MPI_IN_PLACE: given for `send`, the data are taken from `recv` and replaced; counts, displacements and dtype of the
@@ -139,6 +141,8 @@ class DAVIT_EXPORT Communicator {
 
  private:
   friend class ExpertGroup;
+  friend struct detail::Access;
+  explicit Communicator(std::shared_ptr<detail::CommunicatorState> state) noexcept;
   std::shared_ptr<detail::CommunicatorState> state_;
 
   template <class T>
@@ -160,7 +164,7 @@ class DAVIT_EXPORT Communicator {
 /// Bytes of shared memory that one rank of a communicator of `ranks` ranks reserves, without allocating anything:
 /// control pages from creation, slots from prepare(). With `slot_bytes` 0 the node's last-level caches are asked.
 struct MemoryUse {
-  std::size_t control_bytes;  ///< header, counters, cards: 4 KiB + ranks x (192 + 64 x 64) + 64 x 256, in pages
+  std::size_t control_bytes;  ///< header, counters, cards: 4 KiB + ranks x (128 + 64 x 64) + 64 x 256, in pages
   std::size_t slots_bytes;    ///< 2 x slots x (slot_bytes + 4 KiB)
   std::size_t slot_bytes;
   int slots;  ///< in each of the two banks

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: examples/run.sh [-n RANKS] [--preset PRESET] [moe_layer arguments]
+
+Installs what is missing (apt), builds the library and the examples, and runs hello_alltoallv and moe_layer under mpirun
+with RANKS ranks (default 4). Further arguments go to moe_layer. PRESET: cuda-release where nvcc and a GPU are found, else
+cpu-release.
+USAGE
+}
+
+ranks=4
+preset=
+pass=()
+while (($#)); do
+  case $1 in
+    -h | --help) usage; exit 0 ;;
+    -n) ranks=${2:?-n needs a number}; shift ;;
+    --preset) preset=${2:?--preset needs a name}; shift ;;
+    *) pass+=("$1") ;;
+  esac
+  shift
+done
+if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then usage >&2; exit 2; fi
+
+davit_packages "${davit_build_packages[@]}"
+preset=${preset:-$(davit_default_preset)}
+# An earlier tests/run.sh in the same folder gets its tests back at its next run.
+davit_build "$preset" -DDAVIT_BUILD_TESTS=OFF -DDAVIT_BUILD_EXAMPLES=ON
+
+bin=$davit_root/build/$preset/bin
+davit_mpirun "$ranks" "$bin/hello_alltoallv"
+davit_mpirun "$ranks" "$bin/moe_layer" ${pass[@]+"${pass[@]}"}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/call.hpp"
+
+#include "davit/error.hpp"
+
+namespace davit::detail {
+
+bool Call::advance() {
+  moved_ = false;
+  if (!opened_) {
+    if (!open()) return false;
+    opened_ = true;
+    unread_ = comm_.size - 1;
+    for (auto& pair : comm_.pairs) pair = {};
+    ++comm_.stats.calls;
+    moved_ = true;
+  }
+  if (posted_ < comm_.size && !post_cards()) return false;
+  if (unread_ > 0) read_cards();
+  if (!submitted_) submitted_ = submit();
+  moved_ = comm_.engine->progress() || moved_;
+  if (!submitted_ || unread_ > 0 || !comm_.engine->idle()) return false;
+  for (int step = 1; step < comm_.size; ++step) comm_.mesh->done_with_card(after(step), number);
+  if (refused_) {
+    error = std::make_exception_ptr(PeerError(trouble_ + comm_.where(number), culprit_));
+  } else if (mismatched_) {
+    error = std::make_exception_ptr(MismatchError(trouble_ + comm_.where(number)));
+  } else {
+    conclude();
+  }
+  return true;
+}
+
+bool Call::post_cards() {
+  for (; posted_ < comm_.size; ++posted_) {
+    int const peer = after(posted_);
+    if (!comm_.mesh->can_post(peer, number)) return false;
+    Card card = terms(peer);
+    card.operation = operation_;
+    card.detail = detail_;
+    comm_.mesh->post(peer, number, card);
+    comm_.stats.bytes_cards += sizeof(Card);
+  }
+  moved_ = true;
+  return true;
+}
+
+void Call::read_cards() {
+  for (int step = 1; step < comm_.size; ++step) {
+    int const peer = before(step);
+    auto& pair = comm_.pairs[static_cast<std::size_t>(peer)];
+    if (pair.standing != Standing::unread) continue;
+    pair.card = comm_.mesh->card(peer, number);
+    if (pair.card == nullptr) continue;
+    judge(peer, *pair.card);
+    --unread_;
+    moved_ = true;
+  }
+}
+
+void Call::judge(int peer, Card const& theirs) {
+  auto& standing = comm_.pairs[static_cast<std::size_t>(peer)].standing;
+  auto const name = std::string("davit: ") + name_of(operation_) + ": ";
+  if ((theirs.flags & kCardRefused) != 0) {
+    standing = Standing::refused;
+    comm_.mesh->forgive(peer);
+    if (!refused_) {  // a refusal voids more than a mismatch does, so its text goes first
+      trouble_ = name + "rank " + std::to_string(peer) + " refused: " + comm_.mesh->reason(peer, number);
+      culprit_ = peer;
+    }
+    refused_ = true;
+    return;
+  }
+  auto const mine = terms(peer);
+  std::string difference;
+  if (theirs.operation != operation_) {
+    difference = "rank " + std::to_string(comm_.rank) + " calls " + name_of(operation_) + ", rank " +
+                 std::to_string(peer) + " calls " + name_of(theirs.operation);
+  } else if (theirs.detail != detail_) {
+    difference = "rank " + std::to_string(comm_.rank) + " and rank " + std::to_string(peer) +
+                 " disagree: " + explain(detail_, theirs.detail);
+  } else if (mine.sent != theirs.expected) {
+    difference = disagreement(comm_.rank, mine, peer, theirs);
+  } else if (theirs.sent != mine.expected) {
+    difference = disagreement(peer, theirs, comm_.rank, mine);
+  } else {
+    standing = Standing::agreed;
+    return;
+  }
+  standing = Standing::mismatched;
+  comm_.mesh->drop(peer, theirs);
+  if (!refused_ && !mismatched_) trouble_ = name + difference;
+  mismatched_ = true;
+}
+
+void Call::settle_all() {
+  for (int step = 1; step < comm_.size; ++step) {
+    int const peer = after(step);
+    if (standing(peer) == Standing::refused) continue;
+    if (auto const chunks = terms(peer).chunks; chunks > 0) comm_.mesh->count_push(*comm_.engine, peer, chunks);
+    if (standing(peer) == Standing::agreed) comm_.mesh->drop(peer, card(peer));
+  }
+}
+
+void Call::awaited(std::vector<int>& peers) const {
+  if (!opened_) return;
+  for (int step = posted_; step < comm_.size; ++step) {
+    if (!comm_.mesh->can_post(after(step), number)) peers.push_back(after(step));
+  }
+  for (int step = 1; step < comm_.size; ++step) {
+    if (standing(before(step)) == Standing::unread) peers.push_back(before(step));
+  }
+  for (auto const lane : {Lane::up, Lane::down}) {
+    if (auto const blocked = comm_.engine->blocked(lane)) peers.push_back(blocked->peer);
+  }
+}
+
+std::string Call::explain(std::uint64_t mine, std::uint64_t theirs) const {
+  return "setting " + std::to_string(mine) + " and " + std::to_string(theirs);
+}
+
+std::string Call::disagreement(int from, Card const& sender, int to, Card const& receiver) const {
+  return "rank " + std::to_string(from) + " sends " + bytes_text(sender.sent, sender.dtype) + " to rank " +
+         std::to_string(to) + ", which expects " + bytes_text(receiver.expected, receiver.dtype);
+}
+
+std::string bytes_text(std::uint64_t bytes, std::uint64_t dtype) {
+  auto const type = static_cast<Dtype>(dtype);
+  auto text = std::to_string(bytes) + " bytes";
+  if (auto const size = size_of(type); dtype < 256 && size > 0) {
+    text += " (" + std::to_string(bytes / size) + " x " + name_of(type) + ")";
+  }
+  return text;
+}
+
+}  // namespace davit::detail

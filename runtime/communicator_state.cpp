@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/communicator_state.hpp"
+
+#include <algorithm>
+
+#include "runtime/log.hpp"
+#include "runtime/progress.hpp"
+#include "runtime/refusal.hpp"
+#include "transports/topology.hpp"
+#include "transports/wait.hpp"
+
+namespace davit::detail {
+namespace {
+
+// A death must be seen within 100 ms; each look is a system call a peer.
+constexpr auto kDeathLookInterval = std::chrono::milliseconds(20);
+
+std::string text_of(std::exception_ptr const& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (std::exception const& e) {
+    return e.what();
+  } catch (...) {
+    return "unknown failure";
+  }
+}
+
+}  // namespace
+
+CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
+                                     std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> engine_in, bool direct_in,
+                                     std::uint32_t first_number)
+    : bootstrap(std::move(bootstrap_in)),
+      options(std::move(options_in)),
+      mesh(std::move(mesh_in)),
+      engine(std::move(engine_in)),
+      direct(direct_in),
+      crowded(bootstrap->size() > Topology::of_this_machine().usable_cpus()),
+      rank(bootstrap->rank()),
+      size(bootstrap->size()),
+      pairs(static_cast<std::size_t>(size)),
+      number_(first_number - 1) {}
+
+CommunicatorState::~CommunicatorState() {
+  Progress::of_process().remove(*this);
+  if (!queue_.empty() && usable()) {
+    auto const text = "davit: the communicator was destroyed with open requests" + where(queue_.front()->number);
+    fail(rank, queue_.front()->number, std::make_exception_ptr(UsageError(text)), text);
+  }
+  mesh->set_closed();
+}
+
+CommunicatorState::Entry::Entry(CommunicatorState& state) : state_(state) {
+  if (state.inside_.exchange(true, std::memory_order_acquire)) {
+    throw UsageError("davit: two threads call on communicator '" + state.options.name +
+                     "' at once; one at a time may, or give each thread its own (dup)");
+  }
+  try {
+    state.throw_if_failed();
+  } catch (...) {
+    state.inside_.store(false, std::memory_order_release);
+    throw;
+  }
+}
+
+void CommunicatorState::throw_if_failed() {
+  if (!usable()) std::rethrow_exception(failure_);
+}
+
+std::string CommunicatorState::where(std::uint32_t number) const {
+  return " [communicator '" + options.name + "', call " + std::to_string(number) + "]";
+}
+
+void CommunicatorState::prepare() {
+  mesh->prepare([](std::byte* slots, std::size_t bytes) {
+    if (!Topology::of_this_machine().bind_near_caller(slots, bytes)) {
+      log(LogLevel::debug, "slots are left where the kernel puts them");
+    }
+  });
+}
+
+void CommunicatorState::run(Task& task) {
+  std::unique_lock const held(mutex_);
+  queue_.push_back(std::shared_ptr<Task>(std::shared_ptr<Task>(), &task));  // borrowed: it outlives the wait
+  wait_until_done(task);
+}
+
+void CommunicatorState::open(std::shared_ptr<Task> task) {
+  {
+    std::unique_lock const held(mutex_);
+    bool const alone = queue_.empty();
+    queue_.push_back(std::move(task));
+    if (alone) advance_head();  // so that the card is out before the program goes elsewhere
+  }
+  Progress::of_process().add(*this);
+}
+
+void CommunicatorState::wait(Task& task) {
+  Backoff backoff(crowded);
+  while (!task.done.load(std::memory_order_acquire)) {
+    std::unique_lock const held(mutex_, std::try_to_lock);
+    if (held) {
+      wait_until_done(task);
+    } else {
+      backoff.idle();  // another thread is at it: the helper, or a call behind this one
+    }
+  }
+}
+
+CommunicatorState::Poked CommunicatorState::poke() noexcept {
+  std::unique_lock const held(mutex_, std::try_to_lock);
+  if (!held) return Poked::waiting;
+  bool moved = false;
+  while (!queue_.empty() && advance_head()) moved = true;
+  if (queue_.empty()) return Poked::idle;
+  if (!moved) look_after();
+  return moved ? Poked::moved : Poked::waiting;
+}
+
+/// Under the lock.
+void CommunicatorState::wait_until_done(Task& task) {
+  Progress::Waiting const waiting(Progress::of_process());
+  Backoff backoff(crowded);
+  while (!task.done.load(std::memory_order_relaxed)) {
+    if (advance_head()) {
+      backoff.moved();
+      continue;
+    }
+    if (!backoff.idle()) continue;
+    bootstrap->progress();
+    if (Progress::of_process().poke_all(*this)) backoff.moved();
+    look_after();
+  }
+}
+
+/// Under the lock. @returns whether the task at the head got on.
+bool CommunicatorState::advance_head() {
+  auto& task = *queue_.front();
+  if (!task.started) {
+    task.started = true;
+    auto const timeout = first_task_ ? options.first_timeout.value_or(options.timeout) : options.timeout;
+    first_task_ = false;
+    task.deadline = std::chrono::steady_clock::now() + timeout;
+  }
+  try {
+    if (!task.advance()) return task.moved();
+    finish_head(task.error);
+  } catch (...) {
+    auto const text = text_of(std::current_exception());
+    fail(rank, task.number, std::current_exception(), text);
+  }
+  return true;
+}
+
+void CommunicatorState::finish_head(std::exception_ptr error) noexcept {
+  auto const task = std::move(queue_.front());
+  queue_.pop_front();
+  task->error = std::move(error);
+  task->done.store(true, std::memory_order_release);
+}
+
+/// Under the lock: deadline, failed, closed and dead peers of the task at the head.
+void CommunicatorState::look_after() {
+  if (queue_.empty()) return;
+  auto& task = *queue_.front();
+  auto const now = std::chrono::steady_clock::now();
+  bool const look_for_death = now >= next_death_look_;
+  if (look_for_death) next_death_look_ = now + kDeathLookInterval;
+  awaited_.clear();
+  task.awaited(awaited_);
+  for (int const peer : awaited_) {
+    auto const trouble = mesh->trouble(peer, look_for_death);
+    if (!trouble) continue;
+    // What it did before is visible now; if even that does not help, nothing will.
+    if (advance_head()) return;
+    auto const text = "davit: " + task.phase() + ": " + trouble->text + where(task.number);
+    fail(trouble->culprit, task.number, std::make_exception_ptr(PeerError(text, trouble->culprit)), text);
+    return;
+  }
+  if (now < task.deadline) return;
+  int const missing = awaited_.empty() ? -1 : awaited_.front();
+  std::string names;
+  std::sort(awaited_.begin(), awaited_.end());
+  awaited_.erase(std::unique(awaited_.begin(), awaited_.end()), awaited_.end());
+  for (int const peer : awaited_) names += (names.empty() ? "" : ", ") + std::to_string(peer);
+  auto const text = "davit: " + task.phase() + " passed its deadline of " +
+                    std::to_string(options.timeout.count()) + " ms, waiting for rank " + names + where(task.number);
+  fail(missing, task.number, std::make_exception_ptr(TimeoutError(text, missing)), text);
+}
+
+void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_ptr error,
+                             std::string const& text) noexcept {
+  if (usable()) {
+    failure_ = error;
+    mesh->set_failed(culprit, number, text);
+    failed_.store(true, std::memory_order_release);
+    engine->abandon();
+  }
+  while (!queue_.empty()) finish_head(failure_);
+}
+
+void CommunicatorState::refuse(std::uint32_t number, char const* text, bool blocking) {
+  ++stats.calls;
+  auto refusal = std::make_shared<Refusal>(*this, number, text);
+  if (blocking) {
+    run(*refusal);
+  } else {
+    open(std::move(refusal));
+  }
+}
+
+}  // namespace davit::detail

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/factory.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "davit/version.hpp"
+#include "runtime/agree.hpp"
+#include "runtime/log.hpp"
+#include "transports/host/direct_copy.hpp"
+#include "transports/host/host_engine.hpp"
+#include "transports/topology.hpp"
+
+namespace davit {
+namespace detail {
+namespace {
+
+constexpr std::uint64_t kLeastSlot = 4096;
+constexpr std::uint64_t kMostSlot = std::uint64_t{1} << 30;
+constexpr std::uint64_t kLeastAutomaticSlot = std::uint64_t{128} << 10;
+constexpr std::uint64_t kMostAutomaticSlot = std::uint64_t{1} << 20;
+
+void check_options(Options const& options) {
+  auto const refuse = [](char const* name, auto value, char const* bound) {
+    throw UsageError("davit: option " + std::string(name) + " is " + std::to_string(value) + ", must be " + bound);
+  };
+  if (options.timeout.count() < 1) refuse("timeout", options.timeout.count(), "1 ms or more");
+  if (options.first_timeout && options.first_timeout->count() < 1) {
+    refuse("first_timeout", options.first_timeout->count(), "1 ms or more");
+  }
+  auto const slot = options.slot_bytes;
+  if (slot != 0 && (slot < kLeastSlot || slot > kMostSlot || (slot & (slot - 1)) != 0)) {
+    refuse("slot_bytes", slot, "0 or a power of two from 4096 to 1073741824");
+  }
+  if (options.slots < 0 || options.slots > 1024) refuse("slots", options.slots, "0 to 1024");
+  if (options.direct_bytes < 1) refuse("direct_bytes", options.direct_bytes, "1 or more");
+}
+
+/// What ranks must agree on.
+struct Proposal {
+  Geometry geometry;
+  std::uint64_t direct_bytes;
+  Path path;
+  HostOrder host_order;
+};
+
+Geometry agree(Bootstrap& bootstrap, std::string const& what, Options const& options, Deadline deadline) {
+  auto const all = gather_results(bootstrap, what, deadline, [&] {
+    check_options(options);
+    return Proposal{geometry_of(bootstrap.size(), options), options.direct_bytes, options.path, options.host_order};
+  });
+  auto const check = [&](char const* field, auto value) {
+    check_equal(what, field, bootstrap.size(),
+                [&](int rank) { return static_cast<std::uint64_t>(value(all[static_cast<std::size_t>(rank)])); },
+                [](std::uint64_t number) { return std::to_string(number); });
+  };
+  check("option slot_bytes", [](Proposal const& p) { return p.geometry.slot_bytes; });
+  check("option slots", [](Proposal const& p) { return p.geometry.slots / 2; });
+  check("option direct_bytes", [](Proposal const& p) { return p.direct_bytes; });
+  check("option path", [](Proposal const& p) { return p.path; });
+  check("option host_order", [](Proposal const& p) { return p.host_order; });
+  return all.front().geometry;
+}
+
+/// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
+bool probe_direct(Bootstrap& bootstrap, host::DirectCopy const& direct, SharedSegments const& outboxes,
+                  Deadline deadline) {
+  auto const& own = outboxes.mappings[static_cast<std::size_t>(bootstrap.rank())];
+  auto const addresses = gather(bootstrap, reinterpret_cast<std::uint64_t>(own.get()), deadline);
+  std::uint8_t can = 1;
+  for (int peer = 0; peer < bootstrap.size() && can != 0; ++peer) {
+    std::uint64_t nonce = 0;
+    try {
+      direct.read(peer, addresses[static_cast<std::size_t>(peer)], reinterpret_cast<std::byte*>(&nonce), sizeof nonce);
+    } catch (SystemError const& error) {
+      log(LogLevel::info, error.what());
+    }
+    can = nonce == outboxes.tickets[static_cast<std::size_t>(peer)].nonce ? 1 : 0;
+  }
+  auto const all = gather(bootstrap, can, deadline);
+  return std::all_of(all.begin(), all.end(), [](std::uint8_t one) { return one != 0; });
+}
+
+}  // namespace
+
+Geometry geometry_of(int ranks, Options const& options) {
+  Geometry geometry;
+  geometry.ranks = static_cast<std::uint32_t>(ranks);
+  // One free slot for each peer at least, so that short blocks of one call never wait for each other.
+  geometry.slots = 2 * static_cast<std::uint32_t>(options.slots != 0 ? options.slots : std::max(4, ranks / 2));
+  geometry.slot_bytes = options.slot_bytes;
+  if (geometry.slot_bytes == 0) {
+    auto const share = Topology::of_this_machine().last_level_cache_bytes() / 2 / (geometry.ranks * geometry.slots);
+    geometry.slot_bytes = kMostAutomaticSlot;
+    while (geometry.slot_bytes > kLeastAutomaticSlot && geometry.slot_bytes > share) geometry.slot_bytes /= 2;
+  }
+  return geometry;
+}
+
+std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap, Options options,
+                                                     Mesh::Start start) {
+  if (bootstrap == nullptr) throw UsageError("davit: bootstrap is null, must be one of davit::mpi or davit::threads");
+  auto const what = "communicator '" + options.name + "'";
+  auto const deadline = std::chrono::steady_clock::now() + options.timeout;
+  auto const geometry = agree(*bootstrap, what, options, deadline);
+  if (options.path == Path::direct) options.direct_bytes = 1;
+  std::set<int> const nodes(bootstrap->nodes().begin(), bootstrap->nodes().end());
+  if (nodes.size() > 1) {
+    throw SystemError("davit: " + what + " has its " + std::to_string(bootstrap->size()) + " ranks on " +
+                      std::to_string(nodes.size()) + " nodes; davit does not exchange between nodes yet (split by node)");
+  }
+  std::unique_ptr<Mesh> mesh;
+  gather_results(*bootstrap, what, deadline, [&] {
+    mesh = std::make_unique<Mesh>(bootstrap->rank(), geometry, environment().shm_dir, start);
+    return 0;
+  });
+  auto outboxes = share(*bootstrap, what, mesh->segment(), deadline);
+  std::vector<int> pids;
+  for (std::size_t peer = 0; peer < outboxes.tickets.size(); ++peer) {
+    auto const& ticket = outboxes.tickets[peer];
+    pids.push_back(ticket.process == mesh->segment().ticket().process ? 0 : ticket.pid);
+    mesh->adopt(static_cast<int>(peer), outboxes.mappings[peer], ticket);
+  }
+  host::DirectCopy const copier(std::move(pids));
+  bool direct = false;
+  if (options.path != Path::slots && options.host_order == HostOrder::eager) {
+    direct = probe_direct(*bootstrap, copier, outboxes, deadline);
+    if (!direct && bootstrap->rank() == 0) {
+      log(LogLevel::info, "ranks cannot read each other's memory (see kernel.yama.ptrace_scope); large blocks go by slots");
+    }
+  }
+  if (options.path == Path::direct && !direct) {
+    throw SystemError("davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
+                      (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
+  }
+  auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
+  return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
+                                             std::move(engine), direct, start.number);
+}
+
+}  // namespace detail
+
+std::string_view version() noexcept { return DAVIT_VERSION; }
+
+std::string build_info() {
+  char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(mpi, &length);
+  std::string library(mpi, static_cast<std::size_t>(length));
+  library = library.substr(0, library.find_first_of(",\n"));
+  return "davit " DAVIT_VERSION ", g++ " __VERSION__ ", " + library + ", " + Topology::library() + ", " DAVIT_BUILD_TYPE
+         ", kernels " + host::kernel_variant() + ", without CUDA";
+}
+
+}  // namespace davit

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Makes what a communicator stands on: the one place that knows the backends.
+#pragma once
+
+#include <memory>
+
+#include "runtime/communicator_state.hpp"
+
+namespace davit::detail {
+
+/// Collective. @param start where numbers begin; anything but the defaults is for tests of the wrap.
+/// @throws as the constructor of Communicator.
+[[nodiscard]] std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap, Options options,
+                                                                   Mesh::Start start = {});
+
+/// Shape of a communicator's outboxes; with automatic sizes the machine is asked.
+[[nodiscard]] Geometry geometry_of(int ranks, Options const& options);
+
+}  // namespace davit::detail

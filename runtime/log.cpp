@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/log.hpp"
+
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "davit/options.hpp"
+
+namespace davit {
+namespace {
+
+struct Sink {
+  std::mutex mutex;
+  LogSink write;
+};
+
+Sink& sink() {
+  static Sink instance;
+  return instance;
+}
+
+}  // namespace
+
+void set_log_sink(LogSink write) {
+  std::lock_guard const lock(sink().mutex);
+  sink().write = std::move(write);
+}
+
+void detail::log(LogLevel level, std::string_view line) noexcept {
+  try {
+    if (level > environment().log) return;
+    std::lock_guard const lock(sink().mutex);
+    if (sink().write) {
+      sink().write(level, line);
+    } else {
+      std::fprintf(stderr, "davit: %.*s\n", static_cast<int>(line.size()), line.data());
+    }
+  } catch (...) {
+    // A sink that throws, or an environment that cannot be read, must not turn a message into a failure.
+  }
+}
+
+}  // namespace davit

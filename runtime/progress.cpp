@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/progress.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/communicator_state.hpp"
+#include "transports/wait.hpp"
+
+namespace davit::detail {
+
+Progress& Progress::of_process() {
+  static Progress instance;
+  return instance;
+}
+
+Progress::~Progress() {
+  {
+    std::lock_guard const lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::add(CommunicatorState& state) {
+  {
+    std::lock_guard const lock(mutex_);
+    if (std::find(open_.begin(), open_.end(), &state) == open_.end()) open_.push_back(&state);
+    open_count_ = static_cast<int>(open_.size());
+    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  }
+  changed_.notify_all();
+}
+
+void Progress::remove(CommunicatorState& state) noexcept {
+  std::lock_guard const lock(mutex_);
+  std::erase(open_, &state);
+  open_count_ = static_cast<int>(open_.size());
+}
+
+bool Progress::poke_all(CommunicatorState const& except) noexcept {
+  if (open_count_.load(std::memory_order_relaxed) == 0) return false;
+  std::unique_lock const lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  bool moved = false;
+  for (auto* const state : open_) {
+    if (state != &except) moved = state->poke() == CommunicatorState::Poked::moved || moved;
+  }
+  return moved;
+}
+
+void Progress::serve() {
+  Backoff backoff(true);
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (open_.empty()) {
+      changed_.wait(lock, [this] { return stop_ || !open_.empty(); });
+      continue;
+    }
+    bool moved = false;
+    std::erase_if(open_, [&moved](CommunicatorState* state) {
+      auto const poked = state->poke();
+      moved = moved || poked == CommunicatorState::Poked::moved;
+      return poked == CommunicatorState::Poked::idle;
+    });
+    open_count_ = static_cast<int>(open_.size());
+    if (waiting_.load(std::memory_order_relaxed) > 0) {
+      changed_.wait_for(lock, std::chrono::milliseconds(1));
+    } else if (moved) {
+      backoff.moved();
+    } else {
+      lock.unlock();
+      backoff.idle();
+      lock.lock();
+    }
+  }
+}
+
+}  // namespace davit::detail

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A piece of collective work on one rank, advanced by whoever waits: the caller, another waiting call of the process, or
+/// the helper thread. The tasks of a communicator run one after the other, in call order.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace davit::detail {
+
+class CommunicatorState;
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  Task(Task const&) = delete;
+  Task& operator=(Task const&) = delete;
+
+  /// Gets on with what can be done now; never waits. Called under the communicator's lock.
+  /// @returns whether the task is complete. @throws what fails the communicator for good; an error that only voids the
+  /// call goes into `error`.
+  virtual bool advance() = 0;
+  /// Whether the last advance() got anything done, so that waiting longer is pointless.
+  [[nodiscard]] bool moved() const noexcept { return moved_; }
+  /// Appends the peers that advance() waits for.
+  virtual void awaited(std::vector<int>& peers) const = 0;
+  /// Where it stands, for messages: "dispatch".
+  [[nodiscard]] virtual std::string phase() const = 0;
+
+  std::uint32_t number = 0;                           ///< of the call
+  std::weak_ptr<CommunicatorState> home{};            ///< of a task that a Request waits for
+  std::chrono::steady_clock::time_point deadline{};   ///< set when the task has come to the head of the queue
+  bool started = false;
+  std::exception_ptr error;                           ///< read only after `done`
+  std::atomic<bool> done{false};
+
+ protected:
+  Task() = default;
+  bool moved_ = false;
+};
+
+}  // namespace davit::detail

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The row kernels, written once over vectors of any width. Each variant's source includes this and instantiates Kernels
+/// with an `Isa` of its own unnamed namespace: that gives every function here internal linkage, so that code compiled with
+/// wide instructions can never stand in for another variant's. For the same reason nothing of std:: is called.
+///
+/// `Isa` derives from Vectors and has
+///   static Floats from_f16(Halves);  static Halves to_f16(Floats);  // exact; to nearest even, NaN to NaN of equal sign
+///   static void stream(std::byte* aligned, Floats);  static void fence();  // store past the caches; order such stores
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transports/host/kernels_table.hpp"
+
+namespace davit::host {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "bf16 pairs are taken apart as little-endian words");
+
+template <int bytes>
+struct Vectors {
+  typedef float Floats __attribute__((vector_size(bytes)));
+  typedef std::uint32_t Words __attribute__((vector_size(bytes)));
+  typedef std::int32_t Ints __attribute__((vector_size(bytes)));
+  typedef std::uint16_t Halves __attribute__((vector_size(bytes / 2)));
+};
+
+template <class Isa>
+struct Kernels {
+  using Floats = typename Isa::Floats;
+  using Words = typename Isa::Words;
+  using Halves = typename Isa::Halves;
+  static constexpr std::size_t lanes = sizeof(Floats) / sizeof(float);
+  static constexpr std::size_t pair = 2 * lanes;  // columns handled together: formats load and store two vectors
+
+  static constexpr std::size_t streaming_row_bytes = 0;
+
+  template <class Byte>
+  [[gnu::always_inline]] static Byte* row(Byte* rows, std::int64_t index, std::size_t row_bytes) {
+    return rows + static_cast<std::size_t>(index) * row_bytes;
+  }
+
+  template <class T>
+  [[gnu::always_inline]] static T read(std::byte const* at) {
+    T value;
+    __builtin_memcpy(&value, at, sizeof value);
+    return value;
+  }
+
+  template <class T>
+  [[gnu::always_inline]] static void write(std::byte* at, T value) {
+    __builtin_memcpy(at, &value, sizeof value);
+  }
+
+  [[gnu::always_inline]] static Words bits(Floats value) { return reinterpret_cast<Words>(value); }
+  [[gnu::always_inline]] static Floats floats(Words value) { return reinterpret_cast<Floats>(value); }
+
+  // Which NaN an addition returns depends on operand order, which compilers choose. So every NaN that is stored becomes
+  // the one of positive sign and full mantissa: it is also the one that NVIDIA GPUs give.
+  [[gnu::always_inline]] static Floats one_nan(Floats value) {
+    return value == value ? value : floats(Words{} + 0x7fffffffu);
+  }
+
+  // Rounds to bf16 in the upper half of each word; the lower half is left over. Integer arithmetic: denormals stay.
+  [[gnu::always_inline]] static Words round_bf16(Floats value) {
+    Words const word = bits(value);
+    return value == value ? word + 0x7fffu + ((word >> 16u) & 1u) : Words{} + 0x7fff0000u;
+  }
+
+  struct F32 {
+    static constexpr std::size_t size = 4;
+    [[gnu::always_inline]] static void load(std::byte const* at, Floats (&to)[2]) {
+      to[0] = read<Floats>(at);
+      to[1] = read<Floats>(at + sizeof(Floats));
+    }
+    [[gnu::always_inline]] static void store(std::byte* at, Floats const (&from)[2]) {
+      write(at, one_nan(from[0]));
+      write(at + sizeof(Floats), one_nan(from[1]));
+    }
+  };
+
+  struct F16 {
+    static constexpr std::size_t size = 2;
+    [[gnu::always_inline]] static void load(std::byte const* at, Floats (&to)[2]) {
+      to[0] = Isa::from_f16(read<Halves>(at));
+      to[1] = Isa::from_f16(read<Halves>(at + sizeof(Halves)));
+    }
+    [[gnu::always_inline]] static void store(std::byte* at, Floats const (&from)[2]) {
+      write(at, Isa::to_f16(one_nan(from[0])));
+      write(at + sizeof(Halves), Isa::to_f16(one_nan(from[1])));
+    }
+  };
+
+  struct Bf16 {
+    static constexpr std::size_t size = 2;
+    [[gnu::always_inline]] static void load(std::byte const* at, Floats (&to)[2]) {
+      to[0] = floats(__builtin_convertvector(read<Halves>(at), Words) << 16u);
+      to[1] = floats(__builtin_convertvector(read<Halves>(at + sizeof(Halves)), Words) << 16u);
+    }
+    [[gnu::always_inline]] static void store(std::byte* at, Floats const (&from)[2]) {
+      write(at, __builtin_convertvector(round_bf16(from[0]) >> 16u, Halves));
+      write(at + sizeof(Halves), __builtin_convertvector(round_bf16(from[1]) >> 16u, Halves));
+    }
+  };
+
+  // bf16 with the even columns in the first vector and the odd ones in the second: no shuffles, half the work of Bf16.
+  // For sums that both read and write bf16; in between no column meets another, so their order is free.
+  struct Bf16Split {
+    static constexpr std::size_t size = 2;
+    [[gnu::always_inline]] static void load(std::byte const* at, Floats (&to)[2]) {
+      Words const both = read<Words>(at);
+      to[0] = floats(both << 16u);
+      to[1] = floats(both & 0xffff0000u);
+    }
+    [[gnu::always_inline]] static void store(std::byte* at, Floats const (&from)[2]) {
+      write(at, (round_bf16(from[0]) >> 16u) | (round_bf16(from[1]) & 0xffff0000u));
+    }
+  };
+
+  struct Job {
+    Term const* terms;
+    std::size_t count;
+    std::byte const* bias;
+    std::byte* out;
+    Dtype inner;
+    Dtype out_type;
+  };
+
+  // The sum of `pairs` * `pair` columns in registers. `Part` says where they start, and how many are there if fewer than
+  // one pair are (`partial`): those are copied from and to a full pair.
+  template <class In, bool weighted, bool grouped, std::size_t pairs, bool partial>
+  struct Block {
+    Job const& job;
+    std::size_t column;
+    std::size_t columns;
+
+    template <class Format>
+    [[gnu::always_inline]] void load(std::byte const* row, std::size_t i, Floats (&to)[2]) const {
+      std::byte const* const at = row + (column + i * pair) * Format::size;
+      if constexpr (partial) {
+        std::byte whole[pair * Format::size] = {};
+        __builtin_memcpy(whole, at, columns * Format::size);
+        Format::load(whole, to);
+      } else {
+        Format::load(at, to);
+      }
+    }
+
+    template <class Format>
+    [[gnu::always_inline]] void store(std::size_t i, Floats const (&from)[2]) const {
+      std::byte* const at = job.out + (column + i * pair) * Format::size;
+      if constexpr (partial) {
+        std::byte whole[pair * Format::size];
+        Format::store(whole, from);
+        __builtin_memcpy(at, whole, columns * Format::size);
+      } else {
+        Format::store(at, from);
+      }
+    }
+
+    // starts: sum = w * row, else sum += w * row.
+    template <bool starts>
+    [[gnu::always_inline]] void take(Term const& term, Floats (&sum)[pairs][2]) const {
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < pairs; ++i) {
+        Floats x[2];
+        load<In>(term.row, i, x);
+#ifdef PF
+        __builtin_prefetch(term.row + (column + i*pair)*In::size + PF);
+#endif
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) {
+          Floats const product = weighted ? x[half] * term.weight : x[half];
+          sum[i][half] = starts ? product : sum[i][half] + product;
+        }
+      }
+    }
+
+    [[gnu::always_inline]] void round_inner(Floats (&sum)[pairs][2]) const {
+      if (job.inner == f32) return;
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < pairs; ++i) {
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) {
+          Floats& x = sum[i][half];
+          x = job.inner == f16 ? Isa::from_f16(Isa::to_f16(x)) : floats(round_bf16(x) & 0xffff0000u);
+        }
+      }
+    }
+
+    template <class Out>
+    [[gnu::always_inline]] void finish(Floats (&sum)[pairs][2]) const {
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < pairs; ++i) {
+        if (job.bias != nullptr) {
+          Floats bias[2];
+          load<Out>(job.bias, i, bias);
+          sum[i][0] += bias[0];
+          sum[i][1] += bias[1];
+        }
+        store<Out>(i, sum[i]);
+      }
+    }
+
+    [[gnu::always_inline]] void run() const {
+      Floats total[pairs][2] = {};
+      if (!grouped && job.count > 0) {
+        take<true>(job.terms[0], total);
+        for (std::size_t t = 1; t < job.count; ++t) take<false>(job.terms[t], total);
+      } else if (grouped && job.count > 0) {
+        // -0.0 + x is x for every x, -0.0 included: so the first group starts the total as any other is added.
+        for (auto& both : total) both[0] = both[1] = floats(Words{} + 0x80000000u);
+        for (std::size_t t = 0; t < job.count;) {
+          Floats sum[pairs][2];
+          take<true>(job.terms[t], sum);
+          while (job.terms[t++].closes_group == 0 && t < job.count) take<false>(job.terms[t], sum);
+          round_inner(sum);
+          for (std::size_t i = 0; i < pairs; ++i) {
+            total[i][0] += sum[i][0];
+            total[i][1] += sum[i][1];
+          }
+        }
+      }
+      if constexpr (__is_same(In, Bf16Split)) {
+        finish<Bf16Split>(total);
+      } else if (job.out_type == f32) {
+        finish<F32>(total);
+      } else if (job.out_type == f16) {
+        finish<F16>(total);
+      } else {
+        finish<Bf16>(total);
+      }
+    }
+  };
+
+  template <class In, bool weighted, bool grouped>
+  static void sum_columns(Job const& job, std::size_t columns) {
+    constexpr std::size_t pairs = 2;  // 4 vectors, 8 with totals: what 16 registers hold beside the operands
+    if (columns < pair) {
+      if (columns > 0) Block<In, weighted, grouped, 1, true>{job, 0, columns}.run();
+      return;
+    }
+    std::size_t column = 0;
+    for (; columns - column >= pairs * pair; column += pairs * pair) {
+      Block<In, weighted, grouped, pairs, false>{job, column, 0}.run();
+    }
+    while (column < columns) {
+      // The last pair may begin early, and then gives some columns a second time, with the same bits.
+      if (column > columns - pair) column = columns - pair;
+      Block<In, weighted, grouped, 1, false>{job, column, 0}.run();
+      column += pair;
+    }
+  }
+
+  template <class In>
+  static void sum_format(RowSum const& sum, Job const& job, std::size_t columns) {
+    if (sum.rounds_inner) {
+      return sum.weighted ? sum_columns<In, true, true>(job, columns) : sum_columns<In, false, true>(job, columns);
+    }
+    return sum.weighted ? sum_columns<In, true, false>(job, columns) : sum_columns<In, false, false>(job, columns);
+  }
+
+  // Only what runs once a term is a template parameter; what runs once a group or once a block is a predictable branch.
+  static void sum_row(RowSum const& sum, Term const* terms, std::size_t count, std::byte const* bias, std::byte* out,
+                      std::size_t columns) {
+    Job const job{terms, count, bias, out, sum.inner, sum.out};
+    if (sum.in == bf16 && sum.out == bf16) return sum_format<Bf16Split>(sum, job, columns);
+    if (sum.in == f32) return sum_format<F32>(sum, job, columns);
+    if (sum.in == f16) return sum_format<F16>(sum, job, columns);
+    return sum_format<Bf16>(sum, job, columns);
+  }
+
+  using Words16 = Vectors<16>::Words;
+  struct Words32 {
+    Words16 low, high;
+  };
+
+  // Rows of sizeof(T) to 2 * sizeof(T) bytes: a head and a tail that may overlap, instead of a call each.
+  template <class T>
+  static void move_small(std::byte* to, std::byte const* from, std::size_t row_bytes, RowMove const* moves,
+                         std::size_t count) {
+    std::size_t const tail = row_bytes - sizeof(T);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::byte const* const source = row(from, moves[i].from, row_bytes);
+      std::byte* const target = row(to, moves[i].to, row_bytes);
+      T const first = read<T>(source);
+      T const last = read<T>(source + tail);
+      write(target, first);
+      write(target + tail, last);
+    }
+  }
+
+  static void stream_row(std::byte* to, std::byte const* from, std::size_t bytes) {
+    std::size_t const head = -reinterpret_cast<std::uintptr_t>(to) % sizeof(Floats);
+    std::size_t at = head < bytes ? head : bytes;
+    __builtin_memcpy(to, from, at);
+    for (; at + 4 * sizeof(Floats) <= bytes; at += 4 * sizeof(Floats)) {
+      Floats block[4];
+      for (std::size_t i = 0; i < 4; ++i) block[i] = read<Floats>(from + at + i * sizeof(Floats));
+      for (std::size_t i = 0; i < 4; ++i) Isa::stream(to + at + i * sizeof(Floats), block[i]);
+    }
+    for (; at + sizeof(Floats) <= bytes; at += sizeof(Floats)) Isa::stream(to + at, read<Floats>(from + at));
+    __builtin_memcpy(to + at, from + at, bytes - at);
+  }
+
+  static void move_rows(std::byte* to, std::byte const* from, std::size_t row_bytes, RowMove const* moves,
+                        std::size_t count, Stores stores) {
+    if (row_bytes == 0) return;
+    if (row_bytes < 2) return move_small<std::uint8_t>(to, from, row_bytes, moves, count);
+    if (row_bytes < 4) return move_small<std::uint16_t>(to, from, row_bytes, moves, count);
+    if (row_bytes < 8) return move_small<std::uint32_t>(to, from, row_bytes, moves, count);
+    if (row_bytes < 16) return move_small<std::uint64_t>(to, from, row_bytes, moves, count);
+    if (row_bytes < 32) return move_small<Words16>(to, from, row_bytes, moves, count);
+    if (row_bytes <= 64) return move_small<Words32>(to, from, row_bytes, moves, count);
+    bool const streams = stores == Stores::streaming && row_bytes >= streaming_row_bytes;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::byte const* const source = row(from, moves[i].from, row_bytes);
+      std::byte* const target = row(to, moves[i].to, row_bytes);
+      if (streams) {
+        stream_row(target, source, row_bytes);
+      } else {
+        __builtin_memcpy(target, source, row_bytes);
+      }
+    }
+    if (streams) Isa::fence();
+  }
+};
+
+}  // namespace davit::host

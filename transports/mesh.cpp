@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transports/mesh.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace davit {
+
+Mesh::Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start)
+    : rank_(rank),
+      geometry_(geometry),
+      segment_(Segment::create(directory, geometry.control_bytes() + geometry.slots_bytes())),
+      own_(segment_.mapping(), geometry),
+      peers_(geometry.ranks),
+      readers_(geometry.slots) {
+  segment_.reserve(0, geometry.control_bytes());
+  own_.initialise(segment_.ticket().nonce, start.number, start.chunk);
+  for (auto& peer : peers_) peer.pushed = peer.pulled = start.chunk;
+  of(rank).outbox = own_;
+}
+
+void Mesh::adopt(int peer, Mapping mapping, SegmentTicket const& ticket) {
+  if (peer == rank_) return;
+  of(peer).outbox = Outbox(std::move(mapping), geometry_);
+  if (ticket.pid_namespace != segment_.ticket().pid_namespace) return;
+  of(peer).pid = ticket.pid;
+  of(peer).watch = ProcessWatch::of(ticket.pid);
+}
+
+void Mesh::mark_prepared() noexcept {
+  segment_.close_descriptor();
+  own_.set_state(OutboxState::prepared);
+  prepared_ = true;
+}
+
+bool Mesh::can_post(int peer, std::uint32_t number) const noexcept {
+  return has_reached(load_acquire(own_.credit(peer).cards), number - kCardRing);
+}
+
+void Mesh::post(int peer, std::uint32_t number, Card card) noexcept {
+  auto& place = own_.card(peer, number);
+  card.base = of(peer).pushed;
+  // Until `number` says otherwise the reader looks at nothing else of the line, so the rest may be stored plainly.
+  place.operation = card.operation;
+  place.flags = card.flags;
+  place.sent = card.sent;
+  place.expected = card.expected;
+  place.address = card.address;
+  place.detail = card.detail;
+  place.base = card.base;
+  place.chunks = card.chunks;
+  place.dtype = card.dtype;
+  store_release(place.number, number);
+}
+
+void Mesh::set_reason(std::uint32_t number, std::string_view text) noexcept {
+  auto* const to = own_.reason(number);
+  auto const length = std::min<std::size_t>(text.size(), kReasonBytes - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+std::string Mesh::reason(int peer, std::uint32_t number) const {
+  auto const* const text = of(peer).outbox.reason(number);
+  return {text, strnlen(text, kReasonBytes)};
+}
+
+Card const* Mesh::card(int peer, std::uint32_t number) noexcept {
+  auto& there = of(peer);
+  auto const& card = there.outbox.card(rank_, number);
+  if (load_acquire(card.number) != number) return nullptr;
+  if (there.pulled != card.base) {
+    there.pulled = card.base;
+    store_release(there.outbox.credit(rank_).chunks, card.base);
+  }
+  return &card;
+}
+
+void Mesh::done_with_card(int peer, std::uint32_t number) noexcept {
+  store_release(of(peer).outbox.credit(rank_).cards, number);
+}
+
+std::uint32_t Mesh::place(std::uint32_t number, int step, std::uint64_t chunk) const noexcept {
+  // Calls and steps start one after the other around the ring, so that short blocks find free slots without waiting.
+  auto const steps = std::uint64_t{geometry_.ranks} - 1;
+  return static_cast<std::uint32_t>((number * steps + static_cast<std::uint64_t>(step - 1) + chunk) % geometry_.slots);
+}
+
+std::byte* Mesh::begin_push(Engine& engine, std::uint32_t place) {
+  for (auto const& reader : readers_[place]) {
+    engine.submit(Lane::up, HoldOp{&own_.credit(reader.peer).chunks, reader.chunk, reader.peer, Awaited::credit});
+  }
+  return own_.slot(place);
+}
+
+void Mesh::end_push(Engine& engine, std::uint32_t place, std::span<int const> readers) {
+  readers_[place].clear();
+  for (int const reader : readers) {
+    count_push(engine, reader, 1);
+    readers_[place].push_back({reader, of(reader).pushed});
+  }
+}
+
+void Mesh::count_push(Engine& engine, int reader, std::uint32_t chunks) {
+  of(reader).pushed += chunks;
+  engine.submit(Lane::up, RaiseOp{&own_.data(reader), of(reader).pushed});
+}
+
+std::byte const* Mesh::begin_pull(Engine& engine, int peer, std::uint32_t place) {
+  auto& there = of(peer);
+  ++there.pulled;
+  engine.submit(Lane::down, HoldOp{&there.outbox.data(rank_), there.pulled, peer, Awaited::data});
+  return there.outbox.slot(place);
+}
+
+void Mesh::end_pull(Engine& engine, int peer) {
+  engine.submit(Lane::down, RaiseOp{&of(peer).outbox.credit(rank_).chunks, of(peer).pulled});
+}
+
+void Mesh::count_pull(Engine& engine, int peer) {
+  ++of(peer).pulled;
+  end_pull(engine, peer);
+}
+
+void Mesh::drop(int peer, Card const& card) noexcept {
+  auto& there = of(peer);
+  there.pulled = card.base + card.chunks;
+  store_release(there.outbox.credit(rank_).chunks, there.pulled);
+}
+
+void Mesh::forgive(int peer) noexcept { store_release(own_.credit(peer).chunks, of(peer).pushed); }
+
+void Mesh::hold_for_credit(Engine& engine, int peer) {
+  engine.submit(Lane::up, HoldOp{&own_.credit(peer).chunks, of(peer).pushed, peer, Awaited::credit});
+}
+
+std::optional<Trouble> Mesh::trouble(int peer, bool look_for_death) const {
+  auto const& there = of(peer);
+  auto const name = "rank " + std::to_string(peer);
+  auto const& header = there.outbox.header();
+  switch (there.outbox.state()) {
+    case OutboxState::failed: {
+      std::string const text(header.reason, strnlen(header.reason, kReasonBytes));
+      return Trouble{header.culprit < 0 ? peer : header.culprit, name + " has failed: " + text};
+    }
+    case OutboxState::closed:
+      return Trouble{peer, name + " has destroyed its communicator"};
+    case OutboxState::created:
+    case OutboxState::prepared:
+      break;
+  }
+  if (look_for_death && there.watch != nullptr && there.watch->is_dead()) {
+    return Trouble{peer, name + " (process " + std::to_string(there.pid) + ") has died"};
+  }
+  return std::nullopt;
+}
+
+void Mesh::set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept {
+  auto& header = own_.header();
+  auto const length = std::min<std::size_t>(reason.size(), kReasonBytes - 1);
+  std::memcpy(header.reason, reason.data(), length);
+  header.reason[length] = '\0';
+  header.culprit = culprit;
+  header.number = number;
+  own_.set_state(OutboxState::failed);
+}
+
+void Mesh::set_closed() noexcept {
+  if (own_.state() != OutboxState::failed) own_.set_state(OutboxState::closed);
+}
+
+}  // namespace davit

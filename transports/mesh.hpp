@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The outboxes of a node as one rank sees them: its own, its peers', and where each pair's counters stand. All protocol
+/// state of a rank is here; collectives (runtime/) decide what is pushed and pulled, an engine does it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transports/engine.hpp"
+#include "transports/outbox.hpp"
+#include "transports/process_watch.hpp"
+#include "transports/segment.hpp"
+
+namespace davit {
+
+/// Why nothing more will come from a peer.
+struct Trouble {
+  int culprit;       ///< the rank where it began, which may be another than the peer
+  std::string text;  ///< "rank 2 (process 4711) has died"
+};
+
+class Mesh {
+ public:
+  /// Where numbers start; anything but the defaults is for tests of the wrap.
+  struct Start {
+    std::uint32_t number = 1;
+    std::uint32_t chunk = 0;
+  };
+
+  /// Makes this rank's outbox; its control pages are reserved, its slots not yet. @throws SystemError.
+  Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start);
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
+  [[nodiscard]] Geometry const& geometry() const noexcept { return geometry_; }
+  [[nodiscard]] Segment& segment() noexcept { return segment_; }
+  /// Takes in a peer's mapped outbox.
+  void adopt(int peer, Mapping mapping, SegmentTicket const& ticket);
+  /// Reserves the slots, once. @param bind called with the untouched pages. @throws SystemError; may be tried again.
+  template <class Bind>
+  void prepare(Bind bind) {
+    if (prepared_) return;
+    bind(own_.slot(0), geometry_.slots_bytes());
+    segment_.reserve(geometry_.control_bytes(), geometry_.slots_bytes());
+    mark_prepared();
+  }
+  [[nodiscard]] bool prepared() const noexcept { return prepared_; }
+
+  // --- Cards. A call posts one to each peer, and is done with the peer's once it knows what it says.
+
+  [[nodiscard]] bool can_post(int peer, std::uint32_t number) const noexcept;
+  /// `number` and `base` are filled in.
+  void post(int peer, std::uint32_t number, Card card) noexcept;
+  /// Writes the reason that cards with kCardRefused point to; all rings must have room.
+  void set_reason(std::uint32_t number, std::string_view text) noexcept;
+  [[nodiscard]] std::string reason(int peer, std::uint32_t number) const;
+  /// The peer's card of a call, or null if it has not come. Also makes good for calls of the peer that this rank refused:
+  /// their chunks count as credited.
+  [[nodiscard]] Card const* card(int peer, std::uint32_t number) noexcept;
+  /// The peer may write over its cards up to `number`.
+  void done_with_card(int peer, std::uint32_t number) noexcept;
+
+  // --- Chunks. Push: begin, fill the slot, end. Pull: begin, read the slot, end. All are submissions to an engine.
+
+  /// The slot that chunk `chunk` of step `step` (1 to R-1; shared exchanges are one step) of a call lies in, at both ends.
+  [[nodiscard]] std::uint32_t place(std::uint32_t number, int step, std::uint64_t chunk) const noexcept;
+  /// Holds the upward lane until the readers of the slot's last chunk have credited it.
+  std::byte* begin_push(Engine& engine, std::uint32_t place);
+  /// Tells the readers.
+  void end_push(Engine& engine, std::uint32_t place, std::span<int const> readers);
+  /// Counts `chunks` to a reader that will not read them: pairs that disagree, and the direct way's one.
+  void count_push(Engine& engine, int reader, std::uint32_t chunks);
+  /// Holds the downward lane until the peer's next chunk is there.
+  std::byte const* begin_pull(Engine& engine, int peer, std::uint32_t place);
+  /// Credits it.
+  void end_pull(Engine& engine, int peer);
+  /// Credits chunks that are taken without looking at slot or counter: the direct way's one.
+  void count_pull(Engine& engine, int peer);
+  /// At once: credits all chunks of the peer's call without reading them.
+  void drop(int peer, Card const& card) noexcept;
+  /// At once: counts all chunks pushed to a peer that refused the call as credited.
+  void forgive(int peer) noexcept;
+  /// Holds the upward lane until the peer has credited everything pushed to it.
+  void hold_for_credit(Engine& engine, int peer);
+
+  // --- Failure.
+
+  /// Why nothing more will come from a peer, if so. One system call where `look_for_death`.
+  [[nodiscard]] std::optional<Trouble> trouble(int peer, bool look_for_death) const;
+  /// Tells the peers that this rank is out. Local.
+  void set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept;
+  void set_closed() noexcept;
+
+ private:
+  struct SlotReader {
+    int peer;
+    std::uint32_t chunk;
+  };
+  struct Peer {
+    Outbox outbox;
+    std::uint32_t pushed;  ///< chunks pushed to it, ever
+    std::uint32_t pulled;  ///< chunks pulled from it, ever
+    int pid = 0;
+    std::shared_ptr<ProcessWatch const> watch;
+  };
+
+  void mark_prepared() noexcept;
+  [[nodiscard]] Peer& of(int peer) noexcept { return peers_[static_cast<std::size_t>(peer)]; }
+  [[nodiscard]] Peer const& of(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }
+
+  int rank_;
+  Geometry geometry_;
+  Segment segment_;
+  Outbox own_;
+  bool prepared_ = false;
+  std::vector<Peer> peers_;
+  std::vector<std::vector<SlotReader>> readers_;  ///< of each slot's last chunk
+};
+
+}  // namespace davit
