@@ -29,11 +29,6 @@ bool is_running() noexcept {
   return initialized != 0 && finalized == 0;
 }
 
-/// Rounds to be played before an MPI call that cannot give up, such as MPI_Comm_split. A rank that comes late still
-/// finds the messages that those who gave up had sent for the first round, but none for the second. An allgather of
-/// bytes has two.
-constexpr int rounds_of_agreement = 2;
-
 /// Which threads may call MPI, as far as MPI's thread level and the place of birth tell.
 class ThreadRule {
  public:
@@ -156,6 +151,7 @@ void MpiBootstrap::allgather(std::span<std::byte const> mine, std::span<std::byt
 std::shared_ptr<Bootstrap> MpiBootstrap::split(int color, int key, Deadline deadline) {
   Wish const mine{color, key};
   std::vector<Wish> wishes(static_cast<std::size_t>(size_));
+  static_assert(bootstrap::rounds_of_agreement <= 2);  // what an allgather of bytes plays
   allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(wishes)), deadline);
   std::shared_ptr<MpiBootstrap> child;
   guard("bootstrap split", [&] {
@@ -173,7 +169,7 @@ std::shared_ptr<Bootstrap> MpiBootstrap::split(int color, int key, Deadline dead
 }
 
 void MpiBootstrap::find_nodes(int pretended, Deadline deadline) {
-  for (int i = 0; i < rounds_of_agreement; ++i) barrier(deadline);
+  for (int i = 0; i < bootstrap::rounds_of_agreement; ++i) barrier(deadline);
   Whereabouts mine{.shared_with = rank_, .pretended = pretended};
   guard("bootstrap set-up", [&] {
     MPI_Comm shared = no_comm;
@@ -186,46 +182,6 @@ void MpiBootstrap::find_nodes(int pretended, Deadline deadline) {
   std::vector<Whereabouts> all(static_cast<std::size_t>(size_));
   allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), deadline);
   nodes_ = bootstrap::number_by_appearance(all);
-}
-
-/// A nonblocking call of the set-up. It may be left behind unfinished, and then MPI owns the memory.
-struct Attempt {
-  MPI_Request request = bootstrap::no_request;
-  MPI_Comm copy = no_comm;
-};
-
-void finish(std::unique_ptr<Attempt>& attempt, char const* call, Deadline deadline) {
-  int flag = 0;
-  auto const is_done = [&] {
-    check(MPI_Test(&attempt->request, &flag, bootstrap::no_status), call);
-    return flag != 0;
-  };
-  bool came = false;
-  try {
-    came = bootstrap::poll(is_done, deadline);
-  } catch (...) {
-    static_cast<void>(attempt.release());
-    throw;
-  }
-  if (came) return;
-  static_cast<void>(attempt.release());
-  throw TimeoutError(
-      std::string("davit: davit::mpi: time-out in ") + call + ": not all ranks of the communicator called davit::mpi",
-      -1);
-}
-
-/// Two barriers come first. Open MPI can make no communicator at all while a duplication is pending, so it must not
-/// start before all are there; the second barrier keeps out a late rank that found the first one left behind by the
-/// others.
-MPI_Comm duplicate(MPI_Comm comm, Deadline deadline) {
-  auto attempt = std::make_unique<Attempt>();
-  for (int i = 0; i < rounds_of_agreement; ++i) {
-    check(MPI_Ibarrier(comm, &attempt->request), "MPI_Ibarrier");
-    finish(attempt, "MPI_Ibarrier", deadline);
-  }
-  check(MPI_Comm_idup(comm, &attempt->copy, &attempt->request), "MPI_Comm_idup");
-  finish(attempt, "MPI_Comm_idup", deadline);
-  return attempt->copy;
 }
 
 /// This process's entry of DAVIT_NODES; 0 where it is not set.
@@ -255,7 +211,7 @@ std::shared_ptr<Bootstrap> mpi(MPI_Comm comm) {
   if (is_inter != 0)
     throw UsageError("davit: davit::mpi: comm is an inter-communicator, must be an intra-communicator");
   int const pretended = pretended_node();
-  MPI_Comm copy = duplicate(comm, deadline);
+  MPI_Comm copy = bootstrap::duplicate(comm, deadline);
   auto made = std::make_shared<MpiBootstrap>(copy);
   made->set_up();
   made->find_nodes(pretended, deadline);

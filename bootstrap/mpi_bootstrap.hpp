@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An allgather over MPI that can give up: point to point between all pairs, so that whoever has not come has a name.
+/// What the MPI bootstrap waits in: MPI that can give up. An allgather goes point to point between all pairs, so that
+/// whoever has not come has a name.
 #pragma once
 
 #include <mpi.h>
@@ -165,6 +166,38 @@ inline void play_round(MPI_Comm comm, int rank, int size, int tag, std::span<std
     throw;
   }
   if (!all.empty()) std::memcpy(all.data(), round->bytes().data(), all.size());
+}
+
+/// Rounds or barriers to be passed before an MPI call that cannot give up. A rank that comes late still finds what
+/// those who gave up had sent for the first, but nothing of them for the second.
+inline constexpr int rounds_of_agreement = 2;
+
+/// MPI_Comm_dup with a deadline. Barriers come first: Open MPI makes no communicator at all while a duplication is
+/// pending, so none must be started in vain. @throws TimeoutError, SystemError
+inline MPI_Comm duplicate(MPI_Comm comm, Deadline deadline) {
+  struct Attempt {
+    MPI_Request request = no_request;
+    MPI_Comm copy = no_comm;
+  };
+  auto attempt = std::make_unique<Attempt>();
+  auto const finish = [&](int code, char const* call) {
+    check(code, call);
+    Attempt* const pending = attempt.release();  // MPI's, for good if it does not end
+    auto const is_done = [&] {
+      int flag = 0;
+      check(MPI_Test(&pending->request, &flag, no_status), call);
+      return flag != 0;
+    };
+    if (!poll(is_done, deadline)) {
+      throw TimeoutError("davit: davit::mpi: time-out in " + std::string(call) +
+                             ": not all ranks of the communicator called davit::mpi",
+                         -1);
+    }
+    attempt.reset(pending);
+  };
+  for (int i = 0; i < rounds_of_agreement; ++i) finish(MPI_Ibarrier(comm, &attempt->request), "MPI_Ibarrier");
+  finish(MPI_Comm_idup(comm, &attempt->copy, &attempt->request), "MPI_Comm_idup");
+  return attempt->copy;
 }
 
 }  // namespace davit::bootstrap

@@ -5,7 +5,10 @@
 #                [ENVIRONMENT <k=v...>] [MPIRUN_ARGS <args...>])
 #   A GoogleTest program under mpirun, with tests/mpi_main.cpp as main; one ctest a rank count, `<name>.<n>_ranks`,
 #   labelled `mpi` besides LABELS.
-# Both link davit_internal: tests may see every room. Headers of the tests are included as "tests/...".
+# davit_mpi_run(NAME <name> PROGRAM <name of a davit_mpi_test> RANKS <n...> [LABELS ...] [TIMEOUT ...] [ENVIRONMENT ...]
+#               [MPIRUN_ARGS ...])
+#   The same program once more, in another environment.
+# All link davit_internal: tests may see every room. Headers of the tests are included as "tests/...".
 
 # Open MPI refuses root and more ranks than cores unless told otherwise.
 execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE davit_mpiexec_version ERROR_QUIET)
@@ -54,10 +57,19 @@ endfunction()
 
 function(davit_mpi_test)
   cmake_parse_arguments(PARSE_ARGV 0 test "" "NAME;TIMEOUT" "SOURCES;LINKS;LABELS;RANKS;ENVIRONMENT;MPIRUN_ARGS")
+  davit_test_program(${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp)
+  davit_mpi_ctest(${test_NAME})
+endfunction()
+
+function(davit_mpi_run)
+  cmake_parse_arguments(PARSE_ARGV 0 test "" "NAME;PROGRAM;TIMEOUT" "LABELS;RANKS;ENVIRONMENT;MPIRUN_ARGS")
+  davit_mpi_ctest(${test_PROGRAM})
+endfunction()
+
+function(davit_mpi_ctest program)
   if(NOT test_TIMEOUT)
     set(test_TIMEOUT 120)
   endif()
-  davit_test_program(${PROJECT_SOURCE_DIR}/tests/mpi_main.cpp)
   # mpirun's own time-out leaves no rank behind; ctest's is for an mpirun that hangs itself.
   set(limit "")
   if(DAVIT_OPEN_MPI)
@@ -67,7 +79,7 @@ function(davit_mpi_test)
   foreach(ranks IN LISTS test_RANKS)
     set(name ${test_NAME}.${ranks}_ranks)
     add_test(NAME ${name} COMMAND ${DAVIT_MPIRUN} ${limit} ${test_MPIRUN_ARGS} -n ${ranks} ${DAVIT_TEST_LAUNCHER}
-                                  $<TARGET_FILE:${test_NAME}>)
+                                  $<TARGET_FILE:${program}>)
     # PROCESSORS keeps heavy tests from running at once. Open MPI leaks by design, which is not ours to report.
     set_tests_properties(${name} PROPERTIES
       LABELS "mpi;${test_LABELS}" TIMEOUT ${ctest_timeout} PROCESSORS 2 SKIP_RETURN_CODE 77

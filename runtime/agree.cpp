@@ -46,8 +46,8 @@ SharedSegments share(Bootstrap& bootstrap, std::string const& what, Segment& min
     mine.withdraw_name();
   }
   if (failure.empty()) return shared;
-  throw SystemError("davit: " + what + ": " + failure +
-                    " shared memory; are they on one host, with one " + environment().shm_dir + "?");
+  throw SystemError("davit: " + what + ": " + failure + " shared memory; are they on one host, with one " +
+                    environment().shm_dir + "?");
 }
 
 }  // namespace davit::detail

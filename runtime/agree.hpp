@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Agreement at creation, over the bootstrap: every rank tells what it has or why it cannot, and all raise or none does.
+/// Agreement at creation, over the bootstrap: every rank tells what it has or why it cannot, and all raise or none
+/// does.
 #pragma once
 
 #include <cstdio>
@@ -26,8 +27,8 @@ std::vector<T> gather(Bootstrap& bootstrap, T const& value, Deadline deadline) {
   return all;
 }
 
-/// Every rank's result of `work()`, rank rising. Collective: where it throws on one rank, that rank rethrows and the others
-/// raise PeerError that names it and its reason.
+/// Every rank's result of `work()`, rank rising. Collective: where it throws on one rank, that rank rethrows and the
+/// others raise PeerError that names it and its reason.
 template <class Work>
 auto gather_results(Bootstrap& bootstrap, std::string const& what, Deadline deadline, Work const& work) {
   using Result = decltype(work());

@@ -22,7 +22,8 @@ struct Blocks {
     return static_cast<std::uint64_t>(counts[static_cast<std::size_t>(peer)]) * size_of(dtype);
   }
   [[nodiscard]] std::byte* block(int peer) const noexcept {
-    return bytes(peer) == 0 ? nullptr : data + displs[static_cast<std::size_t>(peer)] * static_cast<std::int64_t>(size_of(dtype));
+    return bytes(peer) == 0 ? nullptr
+                            : data + displs[static_cast<std::size_t>(peer)] * static_cast<std::int64_t>(size_of(dtype));
   }
 };
 
@@ -39,8 +40,8 @@ struct Exchange {
                                         Counts send_displs, Dtype send_dtype, void* recv, Counts recv_counts,
                                         Counts recv_displs, Dtype recv_dtype);
 /// Checks one side: sizes of the spans, signs, overflow, null; with `disjoint`, that blocks do not overlap.
-[[nodiscard]] Blocks checked_blocks(char const* operation, char const* side, int ranks, void* data, Counts counts, Counts displs,
-                                    Dtype dtype, bool disjoint);
+[[nodiscard]] Blocks checked_blocks(char const* operation, char const* side, int ranks, void* data, Counts counts,
+                                    Counts displs, Dtype dtype, bool disjoint);
 
 /// Copies of the spans of an exchange, for calls that outlive the caller's.
 class OwnedExchange {

@@ -103,7 +103,10 @@ void Call::settle_all() {
 }
 
 void Call::awaited(std::vector<int>& peers) const {
-  if (!opened_) return;
+  if (!opened_) {
+    awaited_to_open(peers);
+    return;
+  }
   for (int step = posted_; step < comm_.size; ++step) {
     if (!comm_.mesh->can_post(after(step), number)) peers.push_back(after(step));
   }

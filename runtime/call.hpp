@@ -32,6 +32,8 @@ class Call : public Task {
   [[nodiscard]] virtual Card terms(int peer) const = 0;
   /// Before the cards are posted. @returns false if it must wait.
   virtual bool open() { return true; }
+  /// Appends the peers that open() waits for.
+  virtual void awaited_to_open(std::vector<int>&) const {}
   /// Submits to the engine what can be submitted now. @returns whether that was the last.
   virtual bool submit() = 0;
   /// All has run, and neither refusal nor mismatch was found.
@@ -50,8 +52,8 @@ class Call : public Task {
   [[nodiscard]] int after(int step) const noexcept { return (comm_.rank + step) % comm_.size; }
   [[nodiscard]] int before(int step) const noexcept { return (comm_.rank + comm_.size - step) % comm_.size; }
 
-  /// Makes the counters of all pairs right without moving anything: this rank's chunks are counted as pushed, the peers'
-  /// as taken. For exchanges that are void as a whole once one pair is.
+  /// Makes the counters of all pairs right without moving anything: this rank's chunks are counted as pushed, the
+  /// peers' as taken. For exchanges that are void as a whole once one pair is.
   void settle_all();
 
   CommunicatorState& comm_;

@@ -46,9 +46,10 @@ void check_disjoint(char const* operation, char const* side, Blocks const& block
     auto const before = extent(blocks, order[i - 1]);
     auto const after = extent(blocks, order[i]);
     if (after.first < before.last) {
-      throw UsageError(std::string("davit: ") + operation + ": " + side + "_displs[" + std::to_string(order[i]) + "] is " +
-                       std::to_string(after.first) + ", inside the block of rank " + std::to_string(order[i - 1]) +
-                       ", which ends at " + std::to_string(before.last) + ": received blocks must not overlap");
+      throw UsageError(std::string("davit: ") + operation + ": " + side + "_displs[" + std::to_string(order[i]) +
+                       "] is " + std::to_string(after.first) + ", inside the block of rank " +
+                       std::to_string(order[i - 1]) + ", which ends at " + std::to_string(before.last) +
+                       ": received blocks must not overlap");
     }
   }
 }

@@ -19,7 +19,8 @@ namespace {
 char const in_place_mark = 0;
 
 detail::CommunicatorState& checked(std::shared_ptr<detail::CommunicatorState> const& state) {
-  if (state == nullptr) throw UsageError("davit: the communicator is null (default-made, moved from, or split with a negative color)");
+  if (state == nullptr)
+    throw UsageError("davit: the communicator is null (default-made, moved from, or split with a negative color)");
   return *state;
 }
 
@@ -117,18 +118,20 @@ void Communicator::alltoallv(void const* send, Counts send_counts, Counts send_d
   });
 }
 
-Request Communicator::ialltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,
-                                 void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
+Request Communicator::ialltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype, void* recv,
+                                 Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
   auto& state = checked(state_);
   detail::CommunicatorState::Entry const inside(state);
   auto const number = state.take_number();
   auto task = detail::make_or_refuse(state, number, false, [&] {
     if (!state.mesh->prepared()) {
-      throw UsageError("davit: ialltoallv: the communicator is not prepared; call prepare() or a blocking collective first");
+      throw UsageError(
+          "davit: ialltoallv: the communicator is not prepared; call prepare() or a blocking collective first");
     }
     auto const exchange = detail::checked_exchange("ialltoallv", state.size, send, send_counts, send_displs, send_dtype,
                                                    recv, recv_counts, recv_displs, recv_dtype);
-    return std::make_shared<detail::OpenAlltoallv>(state, std::make_shared<detail::PlanState>(state_, exchange), number);
+    return std::make_shared<detail::OpenAlltoallv>(state, std::make_shared<detail::PlanState>(state_, exchange),
+                                                   number);
   });
   state.open(task);
   return Request(std::move(task));
@@ -151,13 +154,15 @@ void Communicator::allgatherv(void const* send, std::int64_t send_count, Dtype s
                               Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
   auto& state = checked(state_);
   detail::run_blocking(state, [&] {
-    auto const blocks = detail::checked_blocks("allgatherv", "recv", state.size, recv, recv_counts, recv_displs, recv_dtype, true);
+    auto const blocks =
+        detail::checked_blocks("allgatherv", "recv", state.size, recv, recv_counts, recv_displs, recv_dtype, true);
     if (send == in_place) return detail::Allgatherv(state, nullptr, 0, recv_dtype, blocks);
     std::int64_t const zero = 0;
-    auto const own = detail::checked_blocks("allgatherv", "send", 1, const_cast<void*>(send), {&send_count, 1}, {&zero, 1},
-                                            send_dtype, false);
+    auto const own = detail::checked_blocks("allgatherv", "send", 1, const_cast<void*>(send), {&send_count, 1},
+                                            {&zero, 1}, send_dtype, false);
     if (own.bytes(0) != blocks.bytes(state.rank)) {
-      throw UsageError("davit: allgatherv: send_count is " + detail::bytes_text(own.bytes(0), std::uint64_t(send_dtype)) +
+      throw UsageError("davit: allgatherv: send_count is " +
+                       detail::bytes_text(own.bytes(0), std::uint64_t(send_dtype)) +
                        ", must be as long as this rank's block of recv, " +
                        detail::bytes_text(blocks.bytes(state.rank), std::uint64_t(recv_dtype)));
     }
@@ -169,7 +174,8 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
   auto& state = checked(state_);
   detail::run_blocking(state, [&] {
     if (!is_summable(dtype)) {
-      throw UsageError(std::string("davit: reduce_scatterv: dtype is ") + name_of(dtype) + ", must be f32, f16 or bf16");
+      throw UsageError(std::string("davit: reduce_scatterv: dtype is ") + name_of(dtype) +
+                       ", must be f32, f16 or bf16");
     }
     std::vector<std::int64_t> displs(counts.size());
     std::int64_t total = 0;
@@ -179,9 +185,9 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
         throw UsageError("davit: reduce_scatterv: the sum of counts is above 2^63 - 1");
       }
     }
-    auto const input = detail::checked_blocks("reduce_scatterv", "send", state.size,
-                                              send == in_place ? recv : const_cast<void*>(send), counts, displs, dtype,
-                                              false);
+    auto const input =
+        detail::checked_blocks("reduce_scatterv", "send", state.size, send == in_place ? recv : const_cast<void*>(send),
+                               counts, displs, dtype, false);
     auto* const out = static_cast<std::byte*>(recv);
     if (out == nullptr && counts[static_cast<std::size_t>(state.rank)] > 0) {
       throw UsageError("davit: reduce_scatterv: recv is null, but counts[" + std::to_string(state.rank) + "] is not 0");

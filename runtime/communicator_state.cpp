@@ -183,8 +183,8 @@ void CommunicatorState::look_after() {
   std::sort(awaited_.begin(), awaited_.end());
   awaited_.erase(std::unique(awaited_.begin(), awaited_.end()), awaited_.end());
   for (int const peer : awaited_) names += (names.empty() ? "" : ", ") + std::to_string(peer);
-  auto const text = "davit: " + task.phase() + " passed its deadline of " +
-                    std::to_string(options.timeout.count()) + " ms, waiting for rank " + names + where(task.number);
+  auto const text = "davit: " + task.phase() + " passed its deadline of " + std::to_string(options.timeout.count()) +
+                    " ms, waiting for rank " + names + where(task.number);
   fail(missing, task.number, std::make_exception_ptr(TimeoutError(text, missing)), text);
 }
 

@@ -78,6 +78,7 @@ class CommunicatorState {
   };
   std::vector<Pair> pairs;  ///< of the one call that is being advanced
   SharedRanges shared;
+  std::uint32_t groups = 0;  ///< expert groups made on it
 
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 

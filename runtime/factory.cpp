@@ -53,9 +53,10 @@ Geometry agree(Bootstrap& bootstrap, std::string const& what, Options const& opt
     return Proposal{geometry_of(bootstrap.size(), options), options.direct_bytes, options.path, options.host_order};
   });
   auto const check = [&](char const* field, auto value) {
-    check_equal(what, field, bootstrap.size(),
-                [&](int rank) { return static_cast<std::uint64_t>(value(all[static_cast<std::size_t>(rank)])); },
-                [](std::uint64_t number) { return std::to_string(number); });
+    check_equal(
+        what, field, bootstrap.size(),
+        [&](int rank) { return static_cast<std::uint64_t>(value(all[static_cast<std::size_t>(rank)])); },
+        [](std::uint64_t number) { return std::to_string(number); });
   };
   check("option slot_bytes", [](Proposal const& p) { return p.geometry.slot_bytes; });
   check("option slots", [](Proposal const& p) { return p.geometry.slots / 2; });
@@ -110,7 +111,8 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   std::set<int> const nodes(bootstrap->nodes().begin(), bootstrap->nodes().end());
   if (nodes.size() > 1) {
     throw SystemError("davit: " + what + " has its " + std::to_string(bootstrap->size()) + " ranks on " +
-                      std::to_string(nodes.size()) + " nodes; davit does not exchange between nodes yet (split by node)");
+                      std::to_string(nodes.size()) +
+                      " nodes; davit does not exchange between nodes yet (split by node)");
   }
   std::unique_ptr<Mesh> mesh;
   gather_results(*bootstrap, what, deadline, [&] {
@@ -129,12 +131,14 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   if (options.path != Path::slots && options.host_order == HostOrder::eager) {
     direct = probe_direct(*bootstrap, copier, outboxes, deadline);
     if (!direct && bootstrap->rank() == 0) {
-      log(LogLevel::info, "ranks cannot read each other's memory (see kernel.yama.ptrace_scope); large blocks go by slots");
+      log(LogLevel::info,
+          "ranks cannot read each other's memory (see kernel.yama.ptrace_scope); large blocks go by slots");
     }
   }
   if (options.path == Path::direct && !direct) {
-    throw SystemError("davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
-                      (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
+    throw SystemError(
+        "davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
+        (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
   }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
@@ -151,8 +155,8 @@ std::string build_info() {
   MPI_Get_library_version(mpi, &length);
   std::string library(mpi, static_cast<std::size_t>(length));
   library = library.substr(0, library.find_first_of(",\n"));
-  return "davit " DAVIT_VERSION ", g++ " __VERSION__ ", " + library + ", " + Topology::library() + ", " DAVIT_BUILD_TYPE
-         ", kernels " + host::kernel_variant() + ", without CUDA";
+  return "davit " DAVIT_VERSION ", g++ " __VERSION__ ", " + library + ", " + Topology::library() +
+         ", " DAVIT_BUILD_TYPE ", kernels " + host::kernel_variant() + ", without CUDA";
 }
 
 }  // namespace davit

@@ -11,8 +11,8 @@ namespace davit::detail {
 
 /// Collective. @param start where numbers begin; anything but the defaults is for tests of the wrap.
 /// @throws as the constructor of Communicator.
-[[nodiscard]] std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap, Options options,
-                                                                   Mesh::Start start = {});
+[[nodiscard]] std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap,
+                                                                   Options options, Mesh::Start start = {});
 
 /// Shape of a communicator's outboxes; with automatic sizes the machine is asked.
 [[nodiscard]] Geometry geometry_of(int ranks, Options const& options);

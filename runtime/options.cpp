@@ -46,10 +46,14 @@ std::uint64_t whole(char const* name, std::string_view text, std::uint64_t low, 
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string_view const suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
   int shift = 0;
-  if (suffix == "K") shift = 10;
-  else if (suffix == "M") shift = 20;
-  else if (suffix == "G") shift = 30;
-  else if (!suffix.empty()) refuse(name, text, bound);
+  if (suffix == "K")
+    shift = 10;
+  else if (suffix == "M")
+    shift = 20;
+  else if (suffix == "G")
+    shift = 30;
+  else if (!suffix.empty())
+    refuse(name, text, bound);
   if (error != std::errc{} || number > high >> shift || number << shift < low) refuse(name, text, bound);
   return number << shift;
 }
@@ -92,8 +96,7 @@ std::vector<int> nodes() {
 Environment read() {
   return {
       .timeout = timeout(),
-      .path = one_of<Path>("DAVIT_PATH",
-                           {{"auto", Path::automatic}, {"slots", Path::slots}, {"direct", Path::direct}},
+      .path = one_of<Path>("DAVIT_PATH", {{"auto", Path::automatic}, {"slots", Path::slots}, {"direct", Path::direct}},
                            Path::automatic),
       .direct_bytes = whole("DAVIT_DIRECT_BYTES", text_of("DAVIT_DIRECT_BYTES", "32K"), 1, std::uint64_t{1} << 60,
                             "bytes from 1 up"),
@@ -102,18 +105,15 @@ Environment read() {
       .shm_dir = std::string(text_of("DAVIT_SHM_DIR", "/dev/shm")),
       .segment = one_of<std::string>("DAVIT_SEGMENT",
                                      {{"auto", "auto"}, {"descriptor", "descriptor"}, {"name", "name"}}, "auto"),
-      .host_order = one_of<HostOrder>("DAVIT_HOST_ORDER",
-                                      {{"eager", HostOrder::eager},
-                                       {"queues", HostOrder::queues},
-                                       {"submission", HostOrder::submission}},
-                                      HostOrder::eager),
+      .host_order = one_of<HostOrder>(
+          "DAVIT_HOST_ORDER",
+          {{"eager", HostOrder::eager}, {"queues", HostOrder::queues}, {"submission", HostOrder::submission}},
+          HostOrder::eager),
       .nodes = nodes(),
-      .log = one_of<LogLevel>("DAVIT_LOG",
-                              {{"error", LogLevel::error},
-                               {"warn", LogLevel::warn},
-                               {"info", LogLevel::info},
-                               {"debug", LogLevel::debug}},
-                              LogLevel::warn),
+      .log = one_of<LogLevel>(
+          "DAVIT_LOG",
+          {{"error", LogLevel::error}, {"warn", LogLevel::warn}, {"info", LogLevel::info}, {"debug", LogLevel::debug}},
+          LogLevel::warn),
   };
 }
 

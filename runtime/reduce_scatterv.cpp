@@ -87,8 +87,8 @@ void ReduceScatterv::pull_round(std::uint64_t round) {
   }
   host::RowSum const types{dtype_, dtype_, dtype_, false, false};
   auto* const out = (result_.empty() ? recv_ : result_.data()) + round * part;
-  comm_.engine->submit(Lane::down, SumRowsOp{types, bases, terms_.data(), first_.data(), 1, bytes / size_of(dtype_), out,
-                                             0, nullptr});
+  comm_.engine->submit(
+      Lane::down, SumRowsOp{types, bases, terms_.data(), first_.data(), 1, bytes / size_of(dtype_), out, 0, nullptr});
   for (int step = 1; step < comm_.size; ++step) mesh.end_pull(*comm_.engine, before(step));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The dense shared exchanges, in one step each: every rank writes a chunk once, all who need it read it. In round c rank
-/// r pushes its chunk c, then pulls chunk c of r - 1, r - 2, ...
+/// The dense shared exchanges, in one step each: every rank writes a chunk once, all who need it read it. In round c
+/// rank r pushes its chunk c, then pulls chunk c of r - 1, r - 2, ...
 #pragma once
 
 #include <vector>
@@ -55,7 +55,7 @@ class ReduceScatterv final : public Call {
   std::vector<std::byte> result_;       ///< in place: until all of the input has been read
   std::vector<RowTerm> terms_;
   std::vector<std::uint32_t> first_;
-  std::vector<RowBase> bases_;          ///< `size` a round
+  std::vector<RowBase> bases_;  ///< `size` a round
   std::vector<int> readers_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A piece of collective work on one rank, advanced by whoever waits: the caller, another waiting call of the process, or
-/// the helper thread. The tasks of a communicator run one after the other, in call order.
+/// A piece of collective work on one rank, advanced by whoever waits: the caller, another waiting call of the process,
+/// or the helper thread. The tasks of a communicator run one after the other, in call order.
 #pragma once
 
 #include <atomic>
@@ -33,11 +33,11 @@ class Task {
   /// Where it stands, for messages: "dispatch".
   [[nodiscard]] virtual std::string phase() const = 0;
 
-  std::uint32_t number = 0;                           ///< of the call
-  std::weak_ptr<CommunicatorState> home{};            ///< of a task that a Request waits for
-  std::chrono::steady_clock::time_point deadline{};   ///< set when the task has come to the head of the queue
+  std::uint32_t number = 0;                          ///< of the call
+  std::weak_ptr<CommunicatorState> home{};           ///< of a task that a Request waits for
+  std::chrono::steady_clock::time_point deadline{};  ///< set when the task has come to the head of the queue
   bool started = false;
-  std::exception_ptr error;                           ///< read only after `done`
+  std::exception_ptr error;  ///< read only after `done`
   std::atomic<bool> done{false};
 
  protected:

@@ -24,41 +24,52 @@ enum class Operation : std::uint16_t {
 /// Name as used in messages.
 [[nodiscard]] constexpr char const* name_of(Operation operation) noexcept {
   switch (operation) {
-    case Operation::none: return "nothing";
-    case Operation::barrier: return "barrier";
-    case Operation::alltoallv: return "alltoallv";
-    case Operation::alltoallv_init: return "alltoallv_init";
-    case Operation::allgatherv: return "allgatherv";
-    case Operation::reduce_scatterv: return "reduce_scatterv";
-    case Operation::allocate: return "allocate";
-    case Operation::route: return "route";
-    case Operation::dispatch: return "dispatch";
-    case Operation::combine: return "combine";
+    case Operation::none:
+      return "nothing";
+    case Operation::barrier:
+      return "barrier";
+    case Operation::alltoallv:
+      return "alltoallv";
+    case Operation::alltoallv_init:
+      return "alltoallv_init";
+    case Operation::allgatherv:
+      return "allgatherv";
+    case Operation::reduce_scatterv:
+      return "reduce_scatterv";
+    case Operation::allocate:
+      return "allocate";
+    case Operation::route:
+      return "route";
+    case Operation::dispatch:
+      return "dispatch";
+    case Operation::combine:
+      return "combine";
   }
   return "unknown";
 }
 
 /// Bits of Card::flags.
-inline constexpr std::uint16_t kCardRefused = 1;  ///< the writer pushes and pulls nothing; its reason stands in the outbox
+inline constexpr std::uint16_t kCardRefused =
+    1;  ///< the writer pushes and pulls nothing; its reason stands in the outbox
 inline constexpr std::uint16_t kCardReadable = 2;  ///< the block sent lies where the reader can copy it from itself
 inline constexpr std::uint16_t kCardReads = 4;     ///< the writer can copy blocks from where they lie
 
 /// One card: a cache line. `number` is stored last, with release; a card is written over only when it was read.
 struct alignas(64) Card {
-  std::uint32_t number;      ///< of the call, counted alike on all ranks
+  std::uint32_t number;  ///< of the call, counted alike on all ranks
   Operation operation;
   std::uint16_t flags;
-  std::uint64_t sent;        ///< what the writer sends to the reader: bytes, or another value that both must agree on
-  std::uint64_t expected;    ///< what the writer expects of the reader, in the same measure
-  std::uint64_t address;     ///< direct way: where the block lies in the writer's memory
-  std::uint64_t detail;      ///< the operation's own settings, equal on all ranks
-  std::uint32_t base;        ///< the pair's data counter before this call's first chunk
-  std::uint32_t chunks;      ///< chunks this call pushes to the reader if it goes through slots
-  std::uint64_t dtype;       ///< of the writer's elements, for messages
+  std::uint64_t sent;      ///< what the writer sends to the reader: bytes, or another value that both must agree on
+  std::uint64_t expected;  ///< what the writer expects of the reader, in the same measure
+  std::uint64_t address;   ///< direct way: where the block lies in the writer's memory
+  std::uint64_t detail;    ///< the operation's own settings, equal on all ranks
+  std::uint32_t base;      ///< the pair's data counter before this call's first chunk
+  std::uint32_t chunks;    ///< chunks this call pushes to the reader if it goes through slots
+  std::uint64_t dtype;     ///< of the writer's elements, for messages
 };
 static_assert(sizeof(Card) == 64);
 
-inline constexpr std::uint32_t kCardRing = 64;         ///< cards of a pair that may be unread
-inline constexpr std::uint32_t kReasonBytes = 256;     ///< of a refusal's text, terminator included
+inline constexpr std::uint32_t kCardRing = 64;      ///< cards of a pair that may be unread
+inline constexpr std::uint32_t kReasonBytes = 256;  ///< of a refusal's text, terminator included
 
 }  // namespace davit

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Counters in shared memory: 32 bits (what stream memory operations compare), one writer, one waiter, never reset,
-/// compared as a wrapping difference. They are plain words in a segment; these functions are the only way to touch them.
+/// compared as a wrapping difference. They are plain words in a segment; these functions are the only way to touch
+/// them.
 #pragma once
 
 #include <atomic>

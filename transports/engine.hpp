@@ -16,8 +16,8 @@
 
 namespace davit {
 
-/// Upward: from this rank's buffers into its slots. Downward: from peers' slots into its buffers. Operations of a lane run
-/// in the order of submission; lanes are independent but for counters.
+/// Upward: from this rank's buffers into its slots. Downward: from peers' slots into its buffers. Operations of a lane
+/// run in the order of submission; lanes are independent but for counters.
 enum class Lane : std::uint8_t { up, down };
 
 /// What a hold waits for, for messages.
@@ -27,6 +27,12 @@ enum class Awaited : std::uint8_t { data, credit };
 struct CopyOp {
   std::byte* to;
   std::byte const* from;
+  std::size_t bytes;
+};
+
+/// Sets `bytes` bytes to zero.
+struct ZeroOp {
+  std::byte* to;
   std::size_t bytes;
 };
 
@@ -102,6 +108,7 @@ class Engine {
   virtual ~Engine() = default;
 
   virtual void submit(Lane lane, CopyOp const& op) = 0;
+  virtual void submit(Lane lane, ZeroOp const& op) = 0;
   virtual void submit(Lane lane, RaiseOp const& op) = 0;
   virtual void submit(Lane lane, HoldOp const& op) = 0;
   virtual void submit(Lane lane, MoveRowsOp const& op) = 0;
@@ -109,8 +116,8 @@ class Engine {
   virtual void submit(Lane lane, FetchOp const& op) = 0;
   [[nodiscard]] virtual bool can_fetch() const noexcept = 0;
 
-  /// Whether collectives must submit all of a call before anything runs: read every card first, then submit push and pull
-  /// in turn, then seal(). False where an operation may run as soon as it is submitted.
+  /// Whether collectives must submit all of a call before anything runs: read every card first, then submit push and
+  /// pull in turn, then seal(). False where an operation may run as soon as it is submitted.
   [[nodiscard]] virtual bool submits_whole_calls() const noexcept = 0;
   /// The call's submissions are complete.
   virtual void seal() = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The outboxes of a node as one rank sees them: its own, its peers', and where each pair's counters stand. All protocol
-/// state of a rank is here; collectives (runtime/) decide what is pushed and pulled, an engine does it.
+/// The outboxes of a node as one rank sees them: its own, its peers', and where each pair's counters stand. All
+/// protocol state of a rank is here; collectives (runtime/) decide what is pushed and pulled, an engine does it.
 #pragma once
 
 #include <cstdint>
@@ -60,15 +60,16 @@ class Mesh {
   /// Writes the reason that cards with kCardRefused point to; all rings must have room.
   void set_reason(std::uint32_t number, std::string_view text) noexcept;
   [[nodiscard]] std::string reason(int peer, std::uint32_t number) const;
-  /// The peer's card of a call, or null if it has not come. Also makes good for calls of the peer that this rank refused:
-  /// their chunks count as credited.
+  /// The peer's card of a call, or null if it has not come. Also makes good for calls of the peer that this rank
+  /// refused: their chunks count as credited.
   [[nodiscard]] Card const* card(int peer, std::uint32_t number) noexcept;
   /// The peer may write over its cards up to `number`.
   void done_with_card(int peer, std::uint32_t number) noexcept;
 
   // --- Chunks. Push: begin, fill the slot, end. Pull: begin, read the slot, end. All are submissions to an engine.
 
-  /// The slot that chunk `chunk` of step `step` (1 to R-1; shared exchanges are one step) of a call lies in, at both ends.
+  /// The slot that chunk `chunk` of step `step` (1 to R-1; shared exchanges are one step) of a call lies in, at both
+  /// ends.
   [[nodiscard]] std::uint32_t place(std::uint32_t number, int step, std::uint64_t chunk) const noexcept;
   /// Holds the upward lane until the readers of the slot's last chunk have credited it.
   std::byte* begin_push(Engine& engine, std::uint32_t place);

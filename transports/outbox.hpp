@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An outbox: the segment that one rank writes and its peers read, as laid out in memory. This class is a view; it knows
-/// where things lie and nothing of what they mean. See transports/README.md for who writes what, and when.
+/// An outbox: the segment that one rank writes and its peers read, as laid out in memory. This class is a view; it
+/// knows where things lie and nothing of what they mean. See transports/README.md for who writes what, and when.
 ///
 ///     header | for each peer: data counter, credit line | for each peer: ring of cards | ring of reasons | slots
 #pragma once
@@ -60,9 +60,7 @@ class Outbox {
   void initialise(std::uint64_t nonce, std::uint32_t first_number, std::uint32_t first_chunk) noexcept;
 
   [[nodiscard]] OutboxHeader& header() const noexcept;
-  [[nodiscard]] OutboxState state() const noexcept {
-    return static_cast<OutboxState>(load_acquire(header().state));
-  }
+  [[nodiscard]] OutboxState state() const noexcept { return static_cast<OutboxState>(load_acquire(header().state)); }
   void set_state(OutboxState state) const noexcept { store_release(header().state, static_cast<std::uint32_t>(state)); }
 
   [[nodiscard]] Counter& data(int peer) const noexcept;

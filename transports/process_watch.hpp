@@ -12,8 +12,8 @@ namespace davit {
 /// One watched process. Shared by all communicators of this process that have ranks in it.
 class ProcessWatch {
  public:
-  /// The watch of `pid`, opened on first use. Null for this process itself and where the kernel gives no pidfd, in which
-  /// case only deadlines notice a death.
+  /// The watch of `pid`, opened on first use. Null for this process itself and where the kernel gives no pidfd, in
+  /// which case only deadlines notice a death.
   [[nodiscard]] static std::shared_ptr<ProcessWatch const> of(pid_t pid);
 
   ~ProcessWatch();

@@ -81,7 +81,8 @@ std::uint64_t free_bytes(std::string const& directory) {
 
 [[noreturn]] void throw_full(std::string const& directory, std::size_t bytes, std::uint64_t free) {
   throw SystemError("davit: " + directory + " is too full for shared memory: needed " + std::to_string(bytes) +
-                    " bytes, free " + std::to_string(free) + " bytes (enlarge it, or lower DAVIT_SLOT_BYTES or "
+                    " bytes, free " + std::to_string(free) +
+                    " bytes (enlarge it, or lower DAVIT_SLOT_BYTES or "
                     "DAVIT_SLOTS)");
 }
 
@@ -105,7 +106,8 @@ Segment Segment::create(std::string const& directory, std::size_t bytes) {
     segment.mapping_ = map_file(ticket.descriptor, ticket.bytes);
   }
   if (segment.mapping_ == nullptr) {
-    throw SystemError("davit: " + std::to_string(ticket.bytes) + " bytes of " + directory + " cannot be mapped: " + reason());
+    throw SystemError("davit: " + std::to_string(ticket.bytes) + " bytes of " + directory +
+                      " cannot be mapped: " + reason());
   }
   std::lock_guard const lock(registry().mutex);
   registry().mappings[ticket.nonce] = segment.mapping_;
@@ -126,7 +128,8 @@ Segment::~Segment() {
 }
 
 void Segment::reserve(std::size_t offset, std::size_t bytes) {
-  // Asked first: where the file system is larger than memory, allocating to its end would wake the out-of-memory killer.
+  // Asked first: where the file system is larger than memory, allocating to its end would wake the out-of-memory
+  // killer.
   if (auto const free = free_bytes(directory_); free < bytes) throw_full(directory_, bytes, free);
   int result = 0;
   do {
@@ -145,8 +148,8 @@ void Segment::publish_name() {
   auto const link = "/proc/self/fd/" + std::to_string(ticket_.descriptor);
   if (path.size() >= sizeof ticket_.name ||
       linkat(AT_FDCWD, link.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    throw SystemError("davit: shared memory in " + directory_ + " can be passed neither by descriptor nor by name: " +
-                      reason());
+    throw SystemError("davit: shared memory in " + directory_ +
+                      " can be passed neither by descriptor nor by name: " + reason());
   }
   std::snprintf(ticket_.name, sizeof ticket_.name, "%s", path.c_str());
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Shared memory that the processes of a node map. Order of a segment's life: create (address space only), bind, reserve
-/// (pages; in parts if wished), tell the others by a ticket, attach there, close the descriptor. No name is left in the
-/// file system: an unnamed file is passed as /proc/PID/fd/N; where that is denied, by an unguessable name that lasts for
-/// the moment of mapping, and that the next job sweeps if its maker died in that moment.
+/// Shared memory that the processes of a node map. Order of a segment's life: create (address space only), bind,
+/// reserve (pages; in parts if wished), tell the others by a ticket, attach there, close the descriptor. No name is
+/// left in the file system: an unnamed file is passed as /proc/PID/fd/N; where that is denied, by an unguessable name
+/// that lasts for the moment of mapping, and that the next job sweeps if its maker died in that moment.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace davit {
 
 /// What a rank tells the others, so that they can attach. Trivially copyable; travels through a bootstrap.
 struct SegmentTicket {
-  std::uint64_t nonce = 0;          ///< also the segment's first 8 bytes: whoever reads it there maps the right one
+  std::uint64_t nonce = 0;  ///< also the segment's first 8 bytes: whoever reads it there maps the right one
   std::uint64_t bytes = 0;
   std::uint64_t process = 0;        ///< random, one a process: equal means threads, which share the mapping
   std::uint64_t pid_namespace = 0;  ///< pids mean the same only in the same one
   std::int32_t pid = 0;
   std::int32_t descriptor = -1;
-  char name[112] = {};              ///< full path, empty unless published
+  char name[112] = {};  ///< full path, empty unless published
 };
 
 /// A mapping that is shared by its users in this process and unmapped with the last.
@@ -49,8 +49,8 @@ class Segment {
   /// Gives the descriptor back; attach and reserve are impossible afterwards.
   void close_descriptor() noexcept;
 
-  /// Maps another rank's segment. @returns null where it cannot be opened or is not the one the ticket names, which is how
-  /// ranks of different hosts find out.
+  /// Maps another rank's segment. @returns null where it cannot be opened or is not the one the ticket names, which is
+  /// how ranks of different hosts find out.
   [[nodiscard]] static Mapping attach(SegmentTicket const& ticket);
   /// Removes names that dead processes left in `directory`.
   static void sweep(std::string const& directory) noexcept;

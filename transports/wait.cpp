@@ -9,7 +9,7 @@
 namespace davit {
 namespace {
 
-constexpr std::uint32_t kYields = 2000;       // about a millisecond of yielding before the first sleep
+constexpr std::uint32_t kYields = 2000;  // about a millisecond of yielding before the first sleep
 constexpr long kFirstSleepNanoseconds = 20'000;
 constexpr long kLongestSleepNanoseconds = 1'000'000;
 

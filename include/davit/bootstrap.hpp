@@ -16,8 +16,8 @@ namespace davit {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-/// A fixed group of ranks that can exchange a few bytes. Collective calls are made by all ranks in the same order, by one
-/// thread at a time. Implementations: MPI (davit/mpi.hpp) and threads of one process.
+/// A fixed group of ranks that can exchange a few bytes. Collective calls are made by all ranks in the same order, by
+/// one thread at a time. Implementations: MPI (davit/mpi.hpp) and threads of one process.
 class DAVIT_EXPORT Bootstrap {
  public:
   virtual ~Bootstrap() = default;
@@ -49,8 +49,8 @@ class DAVIT_EXPORT Bootstrap {
   Bootstrap() = default;
 };
 
-/// Bootstraps of `n` ranks that are threads of this process: element r belongs to the thread that plays rank r. Each rank
-/// needs its own, which is why this gives `n` and not one. @throws UsageError if n < 1.
+/// Bootstraps of `n` ranks that are threads of this process: element r belongs to the thread that plays rank r. Each
+/// rank needs its own, which is why this gives `n` and not one. @throws UsageError if n < 1.
 [[nodiscard]] DAVIT_EXPORT std::vector<std::shared_ptr<Bootstrap>> threads(int n);
 
 }  // namespace davit

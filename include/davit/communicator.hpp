@@ -25,15 +25,15 @@ class CommunicatorState;
 struct Access;  // tests
 }  // namespace detail
 
-/// As MPI_IN_PLACE: given for `send`, the data are taken from `recv` and replaced; counts, displacements and dtype of the
-/// sending side are then never read.
+/// As MPI_IN_PLACE: given for `send`, the data are taken from `recv` and replaced; counts, displacements and dtype of
+/// the sending side are then never read.
 DAVIT_EXPORT extern void const* const in_place;
 
 /// Counts or displacements, one a rank, in elements.
 using Counts = std::span<std::int64_t const>;
 
-/// A buffer in memory that every rank of the node maps: blocks in it are exchanged by plain copies, at any size, without
-/// a system call. Made by Communicator::allocate; moves, never copies; freed locally when dropped.
+/// A buffer in memory that every rank of the node maps: blocks in it are exchanged by plain copies, at any size,
+/// without a system call. Made by Communicator::allocate; moves, never copies; freed locally when dropped.
 class DAVIT_EXPORT SharedBuffer {
  public:
   SharedBuffer() noexcept = default;
@@ -54,7 +54,8 @@ class DAVIT_EXPORT SharedBuffer {
 ///   inside a communicator (a second one is a UsageError on that thread alone); different communicators may be used by
 ///   different threads at once.
 /// - *Buffers* are host memory. Null is fine where all counts are zero. Gaps between blocks stay untouched.
-/// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; a displacement means nothing
+/// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; a displacement means
+/// nothing
 ///   where its count is zero. Only the bytes of a pair must agree, not its dtypes.
 /// - *Errors*: davit/error.hpp. Arguments are checked before anything moves; the rank at fault raises UsageError, the
 ///   others PeerError that names it and its reason, and the next call works.
@@ -64,7 +65,8 @@ class DAVIT_EXPORT SharedBuffer {
 ///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
 ///   comm.alltoallv(send, send_counts, send_displs, davit::f32, recv, recv_counts, recv_displs, davit::f32);
 /// @endcode
-/// Wrong, and a UsageError on every rank but the first: a nonblocking call before any blocking one and without prepare():
+/// Wrong, and a UsageError on every rank but the first: a nonblocking call before any blocking one and without
+/// prepare():
 /// @code
 ///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
 ///   auto request = comm.ialltoallv(...);
@@ -96,13 +98,14 @@ class DAVIT_EXPORT Communicator {
   /// The number of the last collective call made here; messages carry it.
   [[nodiscard]] std::uint32_t calls() const;
 
-  /// Collective: reserves and binds the slots, so that nonblocking calls may follow; the first blocking call does it too.
+  /// Collective: reserves and binds the slots, so that nonblocking calls may follow; the first blocking call does it
+  /// too.
   /// @throws SystemError naming bytes needed and free where the slots do not fit; the others get PeerError.
   void prepare();
   /// Collective: returns when all ranks have called it.
   void barrier();
-  /// Collective: ranks of equal `color` (>= 0) get a communicator of their own, ordered by `key`, then rank; `color < 0`
-  /// gets a null one. Options are inherited.
+  /// Collective: ranks of equal `color` (>= 0) get a communicator of their own, ordered by `key`, then rank; `color <
+  /// 0` gets a null one. Options are inherited.
   [[nodiscard]] Communicator split(int color, int key = 0);
   /// Collective: a second communicator over the same ranks.
   [[nodiscard]] Communicator dup();
@@ -110,8 +113,8 @@ class DAVIT_EXPORT Communicator {
   [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
 
   /// Collective, blocking: block i of `send` goes to rank i, block j of `recv` comes from rank j. Blocks of `recv` must
-  /// not overlap (UsageError), nor `send` and `recv`. With `in_place`, counts must be symmetric: what rank i receives from
-  /// j is what it sends to j.
+  /// not overlap (UsageError), nor `send` and `recv`. With `in_place`, counts must be symmetric: what rank i receives
+  /// from j is what it sends to j.
   void alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,  //
                  void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
   /// Local: posts an alltoallv; the spans are copied, the buffers are not.
@@ -122,14 +125,15 @@ class DAVIT_EXPORT Communicator {
   [[nodiscard]] Plan alltoallv_init(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,
                                     void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
 
-  /// Collective, blocking: every rank's `send` (`send_count` elements) into block r of every rank's `recv`. In one step:
-  /// each rank writes once, the others read. `in_place`: the own block already stands in `recv`.
+  /// Collective, blocking: every rank's `send` (`send_count` elements) into block r of every rank's `recv`. In one
+  /// step: each rank writes once, the others read. `in_place`: the own block already stands in `recv`.
   void allgatherv(void const* send, std::int64_t send_count, Dtype send_dtype,  //
                   void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
 
-  /// Collective, blocking: element-wise sum over the ranks of `send` (the sum of `counts` elements, the same counts on all
-  /// ranks); block r, `counts[r]` elements, goes to rank r's `recv`. f32, f16 or bf16; added in f32, rank rising, rounded
-  /// once. `in_place`: input in `recv`, result at its start. `recv` holds `counts[rank()]` elements, all with `in_place`.
+  /// Collective, blocking: element-wise sum over the ranks of `send` (the sum of `counts` elements, the same counts on
+  /// all ranks); block r, `counts[r]` elements, goes to rank r's `recv`. f32, f16 or bf16; added in f32, rank rising,
+  /// rounded once. `in_place`: input in `recv`, result at its start. `recv` holds `counts[rank()]` elements, all with
+  /// `in_place`.
   void reduce_scatterv(void const* send, void* recv, Counts counts, Dtype dtype);
 
   /// Typed form of alltoallv, for element types that davit has a Dtype for.
@@ -147,17 +151,28 @@ class DAVIT_EXPORT Communicator {
 
   template <class T>
   static constexpr Dtype dtype_of() {
-    if constexpr (std::is_same_v<T, float>) return f32;
-    else if constexpr (std::is_same_v<T, double>) return f64;
-    else if constexpr (std::is_same_v<T, std::int8_t>) return i8;
-    else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::byte> || std::is_same_v<T, char>) return u8;
-    else if constexpr (std::is_same_v<T, std::int16_t>) return i16;
-    else if constexpr (std::is_same_v<T, std::uint16_t>) return u16;
-    else if constexpr (std::is_same_v<T, std::int32_t>) return i32;
-    else if constexpr (std::is_same_v<T, std::uint32_t>) return u32;
-    else if constexpr (std::is_same_v<T, std::int64_t>) return i64;
-    else if constexpr (std::is_same_v<T, std::uint64_t>) return u64;
-    else static_assert(sizeof(T) == 0, "davit has no Dtype for this element type");
+    if constexpr (std::is_same_v<T, float>)
+      return f32;
+    else if constexpr (std::is_same_v<T, double>)
+      return f64;
+    else if constexpr (std::is_same_v<T, std::int8_t>)
+      return i8;
+    else if constexpr (std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::byte> || std::is_same_v<T, char>)
+      return u8;
+    else if constexpr (std::is_same_v<T, std::int16_t>)
+      return i16;
+    else if constexpr (std::is_same_v<T, std::uint16_t>)
+      return u16;
+    else if constexpr (std::is_same_v<T, std::int32_t>)
+      return i32;
+    else if constexpr (std::is_same_v<T, std::uint32_t>)
+      return u32;
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      return i64;
+    else if constexpr (std::is_same_v<T, std::uint64_t>)
+      return u64;
+    else
+      static_assert(sizeof(T) == 0, "davit has no Dtype for this element type");
   }
 };
 

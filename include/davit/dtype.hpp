@@ -16,10 +16,24 @@ using enum Dtype;  // davit::f32, davit::bf16, ...
 /// Bytes of one element; 0 for a value that names no type.
 [[nodiscard]] constexpr std::size_t size_of(Dtype dtype) noexcept {
   switch (dtype) {
-    case u8: case i8: case e4m3: case e5m2: return 1;
-    case u16: case i16: case f16: case bf16: return 2;
-    case u32: case i32: case f32: return 4;
-    case u64: case i64: case f64: return 8;
+    case u8:
+    case i8:
+    case e4m3:
+    case e5m2:
+      return 1;
+    case u16:
+    case i16:
+    case f16:
+    case bf16:
+      return 2;
+    case u32:
+    case i32:
+    case f32:
+      return 4;
+    case u64:
+    case i64:
+    case f64:
+      return 8;
   }
   return 0;
 }

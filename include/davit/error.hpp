@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// What davit throws. Two families: the caller's mistake (UsageError and its child MismatchError: the next correct call
-/// works) and the world's failure (TimeoutError, PeerError of a death, SystemError: the communicator is failed for good,
-/// every later call raises the same at once; make a new one). Nothing in the library calls abort or exit, and no
+/// works) and the world's failure (TimeoutError, PeerError of a death, SystemError: the communicator is failed for
+/// good, every later call raises the same at once; make a new one). Nothing in the library calls abort or exit, and no
 /// destructor throws.
 ///
 /// | error         | when                                                               | afterwards                  |

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Mixture-of-Experts exchange: ExpertGroup (who holds which expert), Routing (one batch's choices), dispatch (rows to the
-/// ranks of their experts) and combine (results back to the tokens' owners, summed).
+/// Mixture-of-Experts exchange: ExpertGroup (who holds which expert), Routing (one batch's choices), dispatch (rows to
+/// the ranks of their experts) and combine (results back to the tokens' owners, summed).
 ///
 /// Notation: R ranks, E experts, L experts on this rank, T tokens on this rank (0 to C), C `max_tokens`, K `top_k`,
 /// H `hidden`. All arrays are row-major host memory.
@@ -38,8 +38,8 @@ enum class Weighting : std::uint8_t {
   by_caller    ///< the rows given to combine are weighted already; combine only adds. The one choice of by_source.
 };
 
-/// How combine adds. Every sum is in f32, product and sum round apart, the first term starts the sum, a token without any
-/// term gets +0.0.
+/// How combine adds. Every sum is in f32, product and sum round apart, the first term starts the sum, a token without
+/// any term gets +0.0.
 enum class Reduce : std::uint8_t {
   /// Three steps: (1) a rank adds its own experts' rows, k rising; (2) the ranks of a reduction group are added, rank
   /// rising; (3) the token's owner adds the groups, number rising, then the bias, and rounds to the output's dtype.
@@ -78,24 +78,24 @@ struct RowArray {
 /// Choices of one dispatch; equal on all ranks (alignment and ids apart, which concern this rank alone).
 struct DispatchOptions {
   Layout layout = Layout::by_expert;
-  std::int64_t alignment = 1;      ///< by_expert: each expert's rows are padded with zeros up to a multiple, any n >= 1
-  std::size_t row_bytes = 0;       ///< of x; 0: hidden * size_of(dtype)
+  std::int64_t alignment = 1;  ///< by_expert: each expert's rows are padded with zeros up to a multiple, any n >= 1
+  std::size_t row_bytes = 0;   ///< of x; 0: hidden * size_of(dtype)
   std::span<RowArray const> payloads{};  ///< moved beside x, block scales for instance; 7 at most
-  bool global_ids = false;         ///< received ids number all experts instead of this rank's
+  bool global_ids = false;               ///< received ids number all experts instead of this rank's
 };
 
 /// Choices of one combine; equal on all ranks, the pointers apart.
 struct CombineOptions {
-  std::optional<Layout> layout{};        ///< of the rows given; unset: that of the routing's last dispatch
+  std::optional<Layout> layout{};  ///< of the rows given; unset: that of the routing's last dispatch
   std::optional<std::int64_t> alignment{};
   std::optional<Weighting> weighting{};  ///< unset: at_combine, but by_caller for by_source
   Reduce reduce = Reduce::grouped;
-  std::optional<Dtype> out_dtype{};      ///< unset: the group's dtype
-  void const* bias = nullptr;            ///< [T, H] of the output's dtype, added last; null: none
+  std::optional<Dtype> out_dtype{};  ///< unset: the group's dtype
+  void const* bias = nullptr;        ///< [T, H] of the output's dtype, added last; null: none
 };
 
-/// Number of rows, and who sent them to which of this rank's experts. Views into the routing's plan; they live as long as
-/// the Received or the Routing they came from.
+/// Number of rows, and who sent them to which of this rank's experts. Views into the routing's plan; they live as long
+/// as the Received or the Routing they came from.
 struct ReceivedCounts {
   std::span<std::int64_t const> counts;          ///< [L, R] rows of (token, expert)
   std::span<std::int64_t const> expert_counts;   ///< [L] sum over the sources
@@ -119,16 +119,18 @@ class DAVIT_EXPORT Received {
   Received& operator=(Received&&) noexcept = default;
 
   /// Rows in `data()`, padding and capacity included.
-  [[nodiscard]] std::int64_t rows() const noexcept;
-  [[nodiscard]] std::byte* data() const noexcept { return data_; }                 ///< [rows(), row_bytes()]
+  [[nodiscard]] std::int64_t rows() const;
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }  ///< [rows(), row_bytes()]
   [[nodiscard]] std::size_t row_bytes() const noexcept { return row_bytes_; }
-  [[nodiscard]] std::byte* payload(std::size_t index) const { return payloads_.at(index); }  ///< [rows(), its row_bytes]
+  [[nodiscard]] std::byte* payload(std::size_t index) const {
+    return payloads_.at(index);
+  }  ///< [rows(), its row_bytes]
   /// [rows(), K]: the token's choices on this rank, k rising, local numbers (global by option); -1 where not here.
-  [[nodiscard]] std::span<std::int32_t const> ids() const noexcept;
+  [[nodiscard]] std::span<std::int32_t const> ids() const;
   /// [rows(), K]: weight beside each id, 0 beside -1.
-  [[nodiscard]] std::span<float const> weights() const noexcept;
-  [[nodiscard]] ReceivedCounts counts() const noexcept;
-  [[nodiscard]] Layout layout() const noexcept;
+  [[nodiscard]] std::span<float const> weights() const;
+  [[nodiscard]] ReceivedCounts counts() const;
+  [[nodiscard]] Layout layout() const;
 
  private:
   friend class ExpertGroup;
@@ -139,8 +141,8 @@ class DAVIT_EXPORT Received {
   std::vector<std::byte*> payloads_;
 };
 
-/// The choices of one batch, known to all ranks. May be dispatched and combined any number of times. Dropping it is local
-/// and frees its area for a later route; at most `routings` may be alive.
+/// The choices of one batch, known to all ranks. May be dispatched and combined any number of times. Dropping it is
+/// local and frees its area for a later route; at most `routings` may be alive.
 class DAVIT_EXPORT Routing {
  public:
   Routing() noexcept = default;
@@ -158,8 +160,8 @@ class DAVIT_EXPORT Routing {
   std::shared_ptr<detail::RoutingState> state_;
 };
 
-/// Experts spread over the ranks of a communicator. Calls on it take their place in the communicator's call order and obey
-/// its rules; it keeps what it needs of the communicator alive.
+/// Experts spread over the ranks of a communicator. Calls on it take their place in the communicator's call order and
+/// obey its rules; it keeps what it needs of the communicator alive.
 ///
 /// Promise: the bits of combine follow from ids, weights, rows, dtypes and `reduce_group`; not from time, path, chunks,
 /// layout (by_source apart) or the spread of the ranks.
@@ -173,9 +175,9 @@ class DAVIT_EXPORT ExpertGroup {
   ~ExpertGroup();
 
   [[nodiscard]] ExpertGroupOptions const& options() const;
-  [[nodiscard]] std::int64_t local_experts() const;              ///< L
-  [[nodiscard]] std::int64_t first_expert() const;               ///< global number of local expert 0
-  [[nodiscard]] int owner_of(std::int64_t expert) const;         ///< rank that holds an expert
+  [[nodiscard]] std::int64_t local_experts() const;       ///< L
+  [[nodiscard]] std::int64_t first_expert() const;        ///< global number of local expert 0
+  [[nodiscard]] int owner_of(std::int64_t expert) const;  ///< rank that holds an expert
 
   /// Collective, blocking: publishes this rank's choices and reads the others'. T is `ids.size() / K`.
   /// @param ids [T, K] global expert numbers; -1 means unused. The same expert twice in a token: merged, weights add in
@@ -185,16 +187,16 @@ class DAVIT_EXPORT ExpertGroup {
   [[nodiscard]] Routing route(std::span<std::int32_t const> ids, std::span<float const> weights);
   [[nodiscard]] Routing route(std::span<std::int64_t const> ids, std::span<float const> weights);
 
-  /// Collective, blocking: moves row t of `x` [T, row_bytes] (and of each payload) to every rank that holds one of token
-  /// t's experts, once, and lays it out there. @throws UsageError for a routing of another group; MismatchError where
-  /// ranks' row widths differ.
+  /// Collective, blocking: moves row t of `x` [T, row_bytes] (and of each payload) to every rank that holds one of
+  /// token t's experts, once, and lays it out there. @throws UsageError for a routing of another group; MismatchError
+  /// where ranks' row widths differ.
   [[nodiscard]] Received dispatch(Routing& routing, void const* x, DispatchOptions const& options = {});
   /// The same into the caller's memory.
   [[nodiscard]] Received dispatch(Routing& routing, void const* x, ReceiveInto const& into,
                                   DispatchOptions const& options = {});
 
-  /// Collective, blocking: the experts' results `rows` [rows of the layout, H] of `dtype` back to the owners: `out` [T, H].
-  /// Padding rows are never read. `rows` and `out` must not overlap.
+  /// Collective, blocking: the experts' results `rows` [rows of the layout, H] of `dtype` back to the owners: `out` [T,
+  /// H]. Padding rows are never read. `rows` and `out` must not overlap.
   void combine(Routing& routing, void const* rows, void* out, CombineOptions const& options = {});
 
  private:

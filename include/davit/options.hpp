@@ -36,7 +36,8 @@ struct DAVIT_EXPORT Environment {
   Path const path;
   /// DAVIT_DIRECT_BYTES: least bytes of a pair's block that goes the direct way, suffixes K, M, G. Default 32K.
   std::size_t const direct_bytes;
-  /// DAVIT_SLOT_BYTES: bytes of one slot, a power of two from 4K to 1G. Default 0: sized by the node's last-level caches.
+  /// DAVIT_SLOT_BYTES: bytes of one slot, a power of two from 4K to 1G. Default 0: sized by the node's last-level
+  /// caches.
   std::size_t const slot_bytes;
   /// DAVIT_SLOTS: slots in each of the two banks of an outbox, 1 to 1024. Default 0: 4, more on nodes above 9 ranks.
   int const slots;
@@ -45,9 +46,11 @@ struct DAVIT_EXPORT Environment {
   /// DAVIT_SEGMENT: auto, descriptor or name: how a segment is passed to the node's other ranks. Default auto: by
   /// descriptor, else by an unguessable name that lasts for the moment of mapping.
   std::string const segment;
-  /// DAVIT_HOST_ORDER: eager, queues or submission: order of the host engine; the last two are for tests. Default eager.
+  /// DAVIT_HOST_ORDER: eager, queues or submission: order of the host engine; the last two are for tests. Default
+  /// eager.
   HostOrder const host_order;
-  /// DAVIT_NODES: comma-separated node numbers, one for each rank of the world, to pretend nodes in tests. Default: none.
+  /// DAVIT_NODES: comma-separated node numbers, one for each rank of the world, to pretend nodes in tests. Default:
+  /// none.
   std::vector<int> const nodes;
   /// DAVIT_LOG: error, warn, info or debug: what reaches the log sink. Default warn.
   LogLevel const log;

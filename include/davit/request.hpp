@@ -14,8 +14,8 @@ class Task;
 class PlanState;
 }  // namespace detail
 
-/// One nonblocking call. Buffers belong to davit from the start until wait() returned or test() said true. Requests of a
-/// communicator run in call order and may be waited for in any order. A helper thread progresses them meanwhile.
+/// One nonblocking call. Buffers belong to davit from the start until wait() returned or test() said true. Requests of
+/// a communicator run in call order and may be waited for in any order. A helper thread progresses them meanwhile.
 /// Dropping a Request detaches it, as MPI_Request_free does: the call still completes, its error is lost.
 class DAVIT_EXPORT Request {
  public:
@@ -41,8 +41,8 @@ class DAVIT_EXPORT Request {
   std::shared_ptr<detail::Task> task_;
 };
 
-/// A persistent call: arguments are checked and agreed once, at the collective `*_init`; each start() takes its place in
-/// the call order of the communicator, as a nonblocking call does, so all ranks must start it equally often.
+/// A persistent call: arguments are checked and agreed once, at the collective `*_init`; each start() takes its place
+/// in the call order of the communicator, as a nonblocking call does, so all ranks must start it equally often.
 class DAVIT_EXPORT Plan {
  public:
   Plan() noexcept = default;

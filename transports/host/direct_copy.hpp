@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The direct way: one copy out of a peer's memory instead of two through a slot. Between threads of one process it is a
-/// plain copy, between processes process_vm_readv, where the kernel's policy allows it.
+/// The direct way: one copy out of a peer's memory instead of two through a slot. Between threads of one process it is
+/// a plain copy, between processes process_vm_readv, where the kernel's policy allows it.
 #pragma once
 
 #include <cstddef>

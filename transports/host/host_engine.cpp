@@ -30,6 +30,11 @@ bool HostEngine::run(CopyOp& op) {
   return true;
 }
 
+bool HostEngine::run(ZeroOp& op) {
+  std::memset(op.to, 0, op.bytes);
+  return true;
+}
+
 bool HostEngine::run(RaiseOp& op) {
   store_release(*op.counter, op.value);
   return true;

@@ -14,15 +14,17 @@
 
 namespace davit::host {
 
-/// In `HostOrder::eager` an operation runs at its submission if its lane is empty. The strict orders prove the protocol:
-/// nothing runs before seal(); with `submission` there is one queue for both lanes, so an exchange that ends shows that
-/// the order of submission is itself a schedule; copies and row operations land only with the lane's next raise, so a
-/// slot that is credited or reused too early, or a flag that runs ahead, damages data here as it would on a device.
+/// In `HostOrder::eager` an operation runs at its submission if its lane is empty. The strict orders prove the
+/// protocol: nothing runs before seal(); with `submission` there is one queue for both lanes, so an exchange that ends
+/// shows that the order of submission is itself a schedule; copies and row operations land only with the lane's next
+/// raise, so a slot that is credited or reused too early, or a flag that runs ahead, damages data here as it would on a
+/// device.
 class HostEngine final : public Engine {
  public:
   HostEngine(HostOrder order, DirectCopy direct) : order_(order), direct_(std::move(direct)) {}
 
   void submit(Lane lane, CopyOp const& op) override { take(lane, op); }
+  void submit(Lane lane, ZeroOp const& op) override { take(lane, op); }
   void submit(Lane lane, RaiseOp const& op) override { take(lane, op); }
   void submit(Lane lane, HoldOp const& op) override { take(lane, op); }
   void submit(Lane lane, MoveRowsOp const& op) override { take(lane, op); }
@@ -41,7 +43,7 @@ class HostEngine final : public Engine {
   bool step(Lane lane);
 
  private:
-  using Op = std::variant<CopyOp, RaiseOp, HoldOp, MoveRowsOp, SumRowsOp, FetchOp>;
+  using Op = std::variant<CopyOp, ZeroOp, RaiseOp, HoldOp, MoveRowsOp, SumRowsOp, FetchOp>;
   struct Queue {
     std::deque<Op> waiting;
     std::vector<Op> late;  ///< strict orders: started, not landed
@@ -56,6 +58,7 @@ class HostEngine final : public Engine {
   void land(Queue& queue);
 
   bool run(CopyOp& op);
+  bool run(ZeroOp& op);
   bool run(RaiseOp& op);
   bool run(HoldOp& op);
   bool run(MoveRowsOp& op);

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/davit_perf/measure.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace perf {
+namespace {
+
+constexpr double batch_us = 200;
+constexpr int warm_up_batches = 3;
+
+}  // namespace
+
+std::uint64_t Meter::take_rounds(std::uint64_t count) noexcept {
+  auto const first = round_;
+  round_ += count;
+  return first;
+}
+
+double Meter::sample(Step const& step, std::int64_t iterations) {
+  auto round = take_rounds(static_cast<std::uint64_t>(iterations));
+  world_.barrier();
+  auto const start = std::chrono::steady_clock::now();
+  for (std::int64_t i = 0; i < iterations; ++i) step(round++);
+  std::chrono::duration<double, std::micro> const mine = std::chrono::steady_clock::now() - start;
+  return world_.max(mine.count()) / static_cast<double>(iterations);
+}
+
+std::int64_t Meter::calibrate(Step const& step) {
+  for (std::int64_t iterations = 1;;) {
+    // The quickest of a few, so that a disturbance now does not make every batch too short.
+    double quickest = sample(step, iterations);
+    for (int i = 1; i < warm_up_batches; ++i) quickest = std::min(quickest, sample(step, iterations));
+    auto const batch = quickest * static_cast<double>(iterations);
+    if (batch >= batch_us) return iterations;
+    auto const growth = std::clamp(1.2 * batch_us / batch, 1.2, 10.0);
+    iterations = std::max(iterations + 1, static_cast<std::int64_t>(std::ceil(static_cast<double>(iterations) * growth)));
+  }
+}
+
+Result Meter::compare(Step const& davit, Step const& peer) {
+  // The same number for both: it is what the quicker side needs.
+  auto const iterations = std::max(calibrate(davit), calibrate(peer));
+  std::vector<double> of_davit;
+  std::vector<double> of_peer;
+  for (int batch = 0; batch < batches_; ++batch) {
+    bool const davit_first = batch % 2 == 0;
+    if (davit_first) of_davit.push_back(sample(davit, iterations));
+    of_peer.push_back(sample(peer, iterations));
+    if (!davit_first) of_davit.push_back(sample(davit, iterations));
+  }
+  return {.davit = {percentile(of_davit, 50), percentile(of_davit, 99)},
+          .peer = {percentile(of_peer, 50), percentile(of_peer, 99)},
+          .batches = batches_,
+          .iterations = iterations};
+}
+
+double percentile(std::vector<double> samples, double percent) {
+  std::ranges::sort(samples);
+  auto const place = percent / 100 * static_cast<double>(samples.size() - 1);
+  auto const below = static_cast<std::size_t>(place);
+  auto const above = std::min(below + 1, samples.size() - 1);
+  auto const share = place - static_cast<double>(below);
+  return samples[below] + share * (samples[above] - samples[below]);
+}
+
+}  // namespace perf

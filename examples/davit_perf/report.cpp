@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/davit_perf/report.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "davit/version.hpp"
+#include "examples/support/sizes.hpp"
+
+namespace perf {
+namespace {
+
+constexpr std::array check_names{"-", "ok", "FAILED"};
+
+double ratio_of(Line const& line) { return line.result.peer.p50 / line.result.davit.p50; }
+
+double gigabytes_a_second(Line const& line) { return static_cast<double>(line.sent) / line.result.davit.p50 / 1000; }
+
+std::string microseconds(double us) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), us < 1000 ? "%.2f" : "%.1f", us);
+  return text.data();
+}
+
+char const* name_of(davit::Path path) {
+  return path == davit::Path::automatic ? "auto" : path == davit::Path::slots ? "slots" : "direct";
+}
+
+davit::Path path_of(Options const& options) { return options.path.value_or(davit::environment().path); }
+
+}  // namespace
+
+Report::Report(support::World const& world, Options const& options)
+    : options_(options),
+      ranks_(world.size()),
+      writes_(world.is_root()),
+      shows_progress_(writes_ && isatty(STDERR_FILENO) != 0) {
+  std::string reason;
+  if (writes_ && !options.json.empty()) {
+    errno = 0;
+    json_.open(options.json, std::ios::app);
+    if (!json_) reason = errno != 0 ? std::strerror(errno) : "it cannot be opened";
+  }
+  if (!world.all(reason.empty())) {
+    throw support::Failure(support::Exit::failed, "--json " + options.json + ": " + reason, support::Told::by_root);
+  }
+}
+
+void Report::clear_progress() {
+  if (shows_progress_) std::fputs("\r\033[K", stderr);
+}
+
+void Report::progress(std::string const& what) {
+  if (!shows_progress_) return;
+  clear_progress();
+  std::fprintf(stderr, "%s ...", what.c_str());
+  std::fflush(stderr);
+}
+
+void Report::begin_table(std::string const& peer) {
+  peer_ = peer;
+  ratios_.clear();
+  if (!writes_) return;
+  clear_progress();
+  bool const is_moe = options_.operation == Operation::moe;
+  std::printf("davit_perf %s: davit %s beside %s (%s), %d rank%s, %s memory, skew %s, path %s, seed %llu\n",
+              perf::name_of(options_.operation), std::string(davit::version()).c_str(), peer.c_str(),
+              support::mpi_library().c_str(), ranks_, ranks_ == 1 ? "" : "s", options_.device.c_str(),
+              perf::name_of(options_.skew), name_of(path_of(options_)), static_cast<unsigned long long>(options_.seed));
+  if (is_moe) {
+    std::printf("hidden %lld, experts %lld, top_k %lld, %s\n", static_cast<long long>(options_.hidden),
+                static_cast<long long>(options_.experts), static_cast<long long>(options_.top_k),
+                davit::name_of(options_.dtype));
+  }
+  std::printf("%d batches a side; microseconds a call of the slowest rank, p50 and p99; ratio = %s / davit\n",
+              options_.batches, peer.c_str());
+  if (is_moe) std::printf("%8s %-9s", "tokens", "phase");
+  std::printf("%9s %11s %11s %11s %11s %7s %8s  %s\n", "bytes", "davit", "p99", peer.c_str(), "p99", "ratio", "GB/s",
+              "check");
+  std::fflush(stdout);
+}
+
+void Report::add(Line const& line) {
+  ratios_.push_back(ratio_of(line));
+  if (!writes_) return;
+  clear_progress();
+  if (options_.operation == Operation::moe) {
+    std::printf("%8lld %-9s", static_cast<long long>(line.tokens), line.phase.c_str());
+  }
+  auto const& [davit, peer, batches, iterations] = line.result;
+  std::printf("%9s %11s %11s %11s %11s %7.2f %8.2f  %s\n", support::format_size(line.bytes).c_str(),
+              microseconds(davit.p50).c_str(), microseconds(davit.p99).c_str(), microseconds(peer.p50).c_str(),
+              microseconds(peer.p99).c_str(), ratio_of(line), gigabytes_a_second(line),
+              check_names.at(static_cast<std::size_t>(line.check)));
+  std::fflush(stdout);
+  if (json_.is_open()) write_json(line);
+}
+
+void Report::note(std::string const& text) {
+  if (!writes_) return;
+  clear_progress();
+  std::printf("  %s\n", text.c_str());
+}
+
+void Report::end_table() {
+  if (!writes_ || ratios_.empty()) return;
+  clear_progress();
+  double logarithms = 0;
+  for (double const ratio : ratios_) logarithms += std::log(ratio);
+  std::printf("geometric mean of the ratios to %s: %.2f\n\n", peer_.c_str(),
+              std::exp(logarithms / static_cast<double>(ratios_.size())));
+  std::fflush(stdout);
+}
+
+void Report::write_json(Line const& line) {
+  auto const& [davit, peer, batches, iterations] = line.result;
+  nlohmann::ordered_json object{{"op", perf::name_of(options_.operation)},
+                                {"device", options_.device},
+                                {"ranks", ranks_},
+                                {"bytes", line.bytes},
+                                {"davit_us", davit.p50},
+                                {"p99_us", davit.p99},
+                                {"peer", line.peer},
+                                {"peer_us", peer.p50},
+                                {"peer_p99_us", peer.p99},
+                                {"ratio", ratio_of(line)},
+                                {"gbps", gigabytes_a_second(line)},
+                                {"version", davit::version()},
+                                {"batches", batches},
+                                {"iterations", iterations},
+                                {"skew", perf::name_of(options_.skew)},
+                                {"path", name_of(path_of(options_))},
+                                {"seed", options_.seed},
+                                {"check", check_names.at(static_cast<std::size_t>(line.check))}};
+  if (options_.operation == Operation::moe) {
+    object.update({{"phase", line.phase},
+                   {"tokens", line.tokens},
+                   {"hidden", options_.hidden},
+                   {"experts", options_.experts},
+                   {"top_k", options_.top_k},
+                   {"dtype", davit::name_of(options_.dtype)}});
+  }
+  json_ << object.dump() << std::endl;
+  if (!json_) {
+    throw support::Failure(support::Exit::failed, "--json " + options_.json + ": " + std::strerror(errno));
+  }
+}
+
+}  // namespace perf

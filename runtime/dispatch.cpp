@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/dispatch.hpp"
+
+#include <algorithm>
+
+namespace davit::detail {
+namespace {
+
+// Above this the received rows do not stay in a core's caches until the experts read them.
+constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
+
+/// Settings that both ranks must share for their chunks to look alike.
+std::uint64_t settings(RoutingState const& routing, std::vector<RowPayload> const& payloads) {
+  std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a over words
+  auto const take = [&hash](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3U; };
+  take(routing.group->serial);
+  take(routing.number);
+  for (auto const& payload : payloads) take(payload.row_bytes);
+  return hash;
+}
+
+}  // namespace
+
+Dispatch::Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<RowPayload> payloads)
+    : Call(*routing.group->comm, Operation::dispatch, settings(routing, payloads)),
+      routing_(routing),
+      plan_(plan),
+      payloads_(std::move(payloads)) {
+  for (auto const& payload : payloads_) row_bytes_ += payload.row_bytes;
+  auto const slot = comm_.mesh->geometry().slot_bytes;
+  if (row_bytes_ <= slot) {
+    chunk_rows_ = static_cast<std::int64_t>(slot / row_bytes_);
+  } else {
+    row_chunks_ = (row_bytes_ + slot - 1) / slot;
+  }
+}
+
+Card Dispatch::terms(int peer) const {
+  Card card{};
+  card.sent = card.expected = payloads_.front().row_bytes;
+  card.dtype = UINT64_MAX;  // rows are bytes
+  auto const& needed = routing_.needed_by[static_cast<std::size_t>(peer)];
+  std::int64_t last = -1;
+  for (auto const position : needed) {
+    if (position / chunk_rows_ == last) continue;
+    last = position / chunk_rows_;
+    card.chunks += static_cast<std::uint32_t>(row_chunks_);
+  }
+  return card;
+}
+
+std::string Dispatch::explain(std::uint64_t, std::uint64_t) const {
+  return "they dispatch different routings, or payloads of different widths (here " +
+         std::to_string(payloads_.size() - 1) + " payloads, rows of " + std::to_string(row_bytes_) + " bytes in all)";
+}
+
+std::string Dispatch::disagreement(int from, Card const& sender, int to, Card const& receiver) const {
+  return "row_bytes is " + std::to_string(sender.sent) + " on rank " + std::to_string(from) + " and " +
+         std::to_string(receiver.expected) + " on rank " + std::to_string(to);
+}
+
+std::uint64_t Dispatch::chunks_of(int source) const noexcept {
+  auto const rows = std::int64_t{routing_.upward_rows[static_cast<std::size_t>(source)]};
+  return static_cast<std::uint64_t>((rows + chunk_rows_ - 1) / chunk_rows_) * row_chunks_;
+}
+
+Dispatch::Range Dispatch::positions(int source, std::uint64_t chunk) const noexcept {
+  auto const first = static_cast<std::int64_t>(chunk / row_chunks_) * chunk_rows_;
+  return {first, std::min<std::int64_t>(first + chunk_rows_, routing_.upward_rows[static_cast<std::size_t>(source)])};
+}
+
+Dispatch::Piece Dispatch::piece(std::uint64_t chunk) const noexcept {
+  auto const slot = comm_.mesh->geometry().slot_bytes;
+  auto const first = chunk % row_chunks_ * slot;
+  return {first, std::min(row_bytes_, first + slot)};
+}
+
+std::size_t Dispatch::first_at(int source, std::int64_t position) const {
+  auto const& received = *plan_.received;
+  auto const begin = received.rows.begin() + received.source_first[static_cast<std::size_t>(source)];
+  auto const end = received.rows.begin() + received.source_first[static_cast<std::size_t>(source) + 1];
+  auto const found =
+      std::lower_bound(begin, end, position, [](auto const& row, std::int64_t p) { return row.position < p; });
+  return static_cast<std::size_t>(found - received.rows.begin());
+}
+
+template <class With>
+void Dispatch::for_each_part(Piece const& piece, With with) const {
+  std::size_t start = 0;  // of the payload in the row
+  for (auto const& payload : payloads_) {
+    auto const first = std::max(piece.first, start);
+    auto const last = std::min(piece.last, start + payload.row_bytes);
+    // A chunk holds its payloads one after the other, each as packed rows.
+    if (first < last)
+      with(payload, (first - piece.first) * static_cast<std::size_t>(chunk_rows_), first - start, last - first);
+    start += payload.row_bytes;
+  }
+}
+
+void Dispatch::push(std::uint64_t chunk) {
+  auto& mesh = *comm_.mesh;
+  auto const range = positions(comm_.rank, chunk);
+  readers_.clear();
+  for (int step = 1; step < comm_.size; ++step) {
+    auto const& needed = routing_.needed_by[static_cast<std::size_t>(after(step))];
+    auto const found = std::lower_bound(needed.begin(), needed.end(), range.first);
+    if (found != needed.end() && *found < range.last) readers_.push_back(after(step));
+  }
+  auto const place = mesh.place(number, 1, chunk);
+  auto* const slot = mesh.begin_push(*comm_.engine, place);
+  auto const count = static_cast<std::size_t>(range.last - range.first);
+  auto const* const moves = routing_.upward_moves.data() + range.first;
+  for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
+    if (row_chunks_ == 1) {
+      auto* const to = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
+      comm_.engine->submit(Lane::up,
+                           MoveRowsOp{to, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
+    } else {
+      auto const* const from = payload.from + static_cast<std::size_t>(moves->from) * payload.row_bytes + byte;
+      comm_.engine->submit(Lane::up, CopyOp{slot + offset, from, bytes});
+    }
+    comm_.stats.bytes_up += count * bytes;
+  });
+  mesh.end_push(*comm_.engine, place, readers_);
+  ++comm_.stats.chunks_up;
+  if (chunk % row_chunks_ == 0) comm_.stats.rows_up += count;
+}
+
+void Dispatch::pull(int source, std::uint64_t chunk) {
+  auto& mesh = *comm_.mesh;
+  auto const range = positions(source, chunk);
+  auto const first = first_at(source, range.first);
+  auto const last = first_at(source, range.last);
+  if (first == last) return;
+  auto const* const slot = mesh.begin_pull(*comm_.engine, source, mesh.place(number, 1, chunk));
+  auto const* const moves = plan_.moves.data() + plan_.move_first[first];
+  std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
+  for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
+    if (row_chunks_ == 1) {
+      auto const stores = static_cast<std::size_t>(plan_.rows) * payload.row_bytes > kStreamingBytes
+                              ? host::Stores::streaming
+                              : host::Stores::cached;
+      auto const* const from = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
+      comm_.engine->submit(Lane::down, MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores});
+    } else {
+      for (std::size_t move = 0; move < count; ++move) {
+        auto* const to = payload.to + static_cast<std::size_t>(moves[move].to) * payload.row_bytes + byte;
+        comm_.engine->submit(Lane::down, CopyOp{to, slot + offset, bytes});
+      }
+    }
+    comm_.stats.bytes_down += (last - first) * bytes;
+  });
+  mesh.end_pull(*comm_.engine, source);
+  if (chunk % row_chunks_ == 0) comm_.stats.rows_down += last - first;
+}
+
+void Dispatch::keep_own() {
+  auto const me = static_cast<std::size_t>(comm_.rank);
+  auto const first = plan_.received->source_first[me];
+  auto const last = plan_.received->source_first[me + 1];
+  auto const* const moves = plan_.moves.data() + plan_.move_first[first];
+  std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
+  if (count == 0) return;
+  for (auto const& payload : payloads_) {
+    comm_.engine->submit(Lane::down,
+                         MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
+    comm_.stats.bytes_kept += (last - first) * payload.row_bytes;
+  }
+}
+
+void Dispatch::zero_padding() {
+  for (auto const& payload : payloads_) {
+    for (auto const& run : plan_.padding) {
+      comm_.engine->submit(Lane::down, ZeroOp{payload.to + static_cast<std::size_t>(run.from) * payload.row_bytes,
+                                              static_cast<std::size_t>(run.to - run.from) * payload.row_bytes});
+    }
+  }
+}
+
+bool Dispatch::submit() {
+  if (!all_read()) return false;
+  if (!all_agreed()) {
+    settle_all();
+    comm_.engine->seal();
+    return true;
+  }
+  std::uint64_t rounds = 0;
+  for (int source = 0; source < comm_.size; ++source) rounds = std::max(rounds, chunks_of(source));
+  zero_padding();
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    if (round < chunks_of(comm_.rank)) push(round);
+    if (round == 0) keep_own();  // while the peers take the first chunk
+    for (int step = 1; step < comm_.size; ++step) {
+      if (round < chunks_of(before(step))) pull(before(step), round);
+    }
+  }
+  if (rounds == 0) keep_own();
+  comm_.engine->seal();
+  return true;
+}
+
+}  // namespace davit::detail

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// dispatch, shared form: an upward row lies in its source's slots once, and every rank that needs it copies it from
+/// there to each of its places.
+#pragma once
+
+#include <vector>
+
+#include "runtime/routing_state.hpp"
+
+namespace davit::detail {
+
+/// One row array of a dispatch.
+struct RowPayload {
+  std::byte const* from;  ///< [T, row_bytes]
+  std::byte* to;          ///< [rows of the layout, row_bytes]
+  std::size_t row_bytes;
+};
+
+class Dispatch final : public Call {
+ public:
+  Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<RowPayload> payloads);
+
+ private:
+  [[nodiscard]] Card terms(int peer) const override;
+  [[nodiscard]] std::string explain(std::uint64_t mine, std::uint64_t theirs) const override;
+  [[nodiscard]] std::string disagreement(int from, Card const& sender, int to, Card const& receiver) const override;
+  bool submit() override;
+
+  void push(std::uint64_t chunk);
+  void pull(int source, std::uint64_t chunk);
+  void keep_own();
+  void zero_padding();
+
+  /// Received rows of a source whose position is below `position`: index of the first that is not.
+  [[nodiscard]] std::size_t first_at(int source, std::int64_t position) const;
+  [[nodiscard]] std::uint64_t chunks_of(int source) const noexcept;
+  /// Positions of a chunk: [first, last).
+  struct Range {
+    std::int64_t first;
+    std::int64_t last;
+  };
+  [[nodiscard]] Range positions(int source, std::uint64_t chunk) const noexcept;
+  /// Bytes of a row, over all payloads laid end to end, that a chunk brings.
+  struct Piece {
+    std::size_t first;
+    std::size_t last;
+  };
+  [[nodiscard]] Piece piece(std::uint64_t chunk) const noexcept;
+  /// Calls `with(payload, offset in the slot, first byte in its row, bytes)` for each payload that a piece meets.
+  template <class With>
+  void for_each_part(Piece const& piece, With with) const;
+
+  RoutingState& routing_;
+  LayoutPlan const& plan_;
+  std::vector<RowPayload> payloads_;
+  std::size_t row_bytes_ = 0;     ///< of all payloads
+  std::int64_t chunk_rows_ = 1;   ///< rows of a chunk; 1 where a row fills several chunks
+  std::uint64_t row_chunks_ = 1;  ///< chunks of a row
+  std::vector<int> readers_;
+};
+
+}  // namespace davit::detail

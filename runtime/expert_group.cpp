@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "davit/expert_group.hpp"
+
+#include <utility>
+
+#include "davit/error.hpp"
+#include "runtime/combine.hpp"
+#include "runtime/dispatch.hpp"
+#include "runtime/routing_state.hpp"
+
+namespace davit {
+namespace {
+
+constexpr std::size_t kMostPayloads = 7;
+
+void check_layout(char const* operation, Layout layout, std::int64_t alignment) {
+  if (static_cast<unsigned>(layout) > static_cast<unsigned>(Layout::expert_slots)) {
+    throw UsageError("davit: " + std::string(operation) + ": layout is " + std::to_string(static_cast<int>(layout)) +
+                     ", must be one of davit::Layout");
+  }
+  if (alignment < 1 || alignment > INT32_MAX) {
+    throw UsageError("davit: " + std::string(operation) + ": alignment is " + std::to_string(alignment) +
+                     ", must be 1 to " + std::to_string(INT32_MAX));
+  }
+}
+
+/// @throws UsageError for a routing that is null, or of another group.
+detail::RoutingState& checked(char const* operation, std::shared_ptr<detail::GroupState> const& group,
+                              std::shared_ptr<detail::RoutingState> const& routing) {
+  if (routing == nullptr) {
+    throw UsageError("davit: " + std::string(operation) + ": the routing is null (default-made or moved from)");
+  }
+  if (routing->group != group) {
+    throw UsageError("davit: " + std::string(operation) + ": the routing is of expert group " +
+                     std::to_string(routing->group->serial) + ", must be of expert group " +
+                     std::to_string(group->serial));
+  }
+  return *routing;
+}
+
+detail::GroupState& checked(std::shared_ptr<detail::GroupState> const& group) {
+  if (group == nullptr) throw UsageError("davit: the expert group is moved from");
+  return *group;
+}
+
+detail::RoutingState& checked(std::shared_ptr<detail::RoutingState> const& routing) {
+  if (routing == nullptr) throw UsageError("davit: the routing is null (default-made or moved from)");
+  return *routing;
+}
+
+template <class Id>
+std::shared_ptr<detail::RoutingState> route_any(std::shared_ptr<detail::GroupState> const& group,
+                                                std::span<Id const> ids, std::span<float const> weights) {
+  auto& state = checked(group);
+  detail::Choices choices;
+  detail::run_blocking(*state.comm, [&] {
+    auto const limit = state.options.routings;
+    if (state.held[state.next_routing % static_cast<std::uint64_t>(limit)].load(std::memory_order_acquire)) {
+      throw UsageError("davit: route: " + std::to_string(limit) +
+                       " routings ago is still alive, and ExpertGroupOptions::routings is " + std::to_string(limit) +
+                       ": at most that many may be alive at once");
+    }
+    choices = detail::canonical_choices(state.options, ids, weights);
+    return detail::Route(state, choices);
+  });
+  return std::make_shared<detail::RoutingState>(group, state.next_routing++);
+}
+
+/// Row widths of x and of the payloads, checked.
+std::vector<detail::RowPayload> sources(detail::RoutingState const& routing, void const* x,
+                                        DispatchOptions const& options) {
+  auto const& group = routing.group->options;
+  auto const row_bytes =
+      options.row_bytes != 0 ? options.row_bytes : static_cast<std::size_t>(group.hidden) * size_of(group.dtype);
+  if (options.payloads.size() > kMostPayloads) {
+    throw UsageError("davit: dispatch: payloads has " + std::to_string(options.payloads.size()) +
+                     " arrays, must have at most " + std::to_string(kMostPayloads));
+  }
+  std::vector<detail::RowPayload> all{{static_cast<std::byte const*>(x), nullptr, row_bytes}};
+  for (auto const& payload : options.payloads) {
+    all.push_back({static_cast<std::byte const*>(payload.data), nullptr, payload.row_bytes});
+  }
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    auto const name = index == 0 ? std::string("x") : "payloads[" + std::to_string(index - 1) + "]";
+    if (all[index].row_bytes == 0 || all[index].row_bytes > std::size_t{INT32_MAX}) {
+      throw UsageError("davit: dispatch: row_bytes of " + name + " is " + std::to_string(all[index].row_bytes) +
+                       ", must be 1 to " + std::to_string(INT32_MAX));
+    }
+    if (all[index].from == nullptr && routing.tokens > 0) {
+      throw UsageError("davit: dispatch: " + name + " is null, but the routing has " + std::to_string(routing.tokens) +
+                       " tokens");
+    }
+  }
+  return all;
+}
+
+constexpr std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+ExpertGroup::ExpertGroup(Communicator& comm, ExpertGroupOptions options) {
+  if (comm.state_ == nullptr) throw UsageError("davit: expert group: the communicator is null");
+  state_ = std::make_shared<detail::GroupState>(comm.state_, options);
+}
+ExpertGroup::ExpertGroup(ExpertGroup&&) noexcept = default;
+ExpertGroup& ExpertGroup::operator=(ExpertGroup&&) noexcept = default;
+ExpertGroup::~ExpertGroup() = default;
+
+ExpertGroupOptions const& ExpertGroup::options() const { return checked(state_).options; }
+std::int64_t ExpertGroup::local_experts() const { return checked(state_).experts_of(state_->comm->rank); }
+std::int64_t ExpertGroup::first_expert() const { return checked(state_).first_expert(state_->comm->rank); }
+int ExpertGroup::owner_of(std::int64_t expert) const {
+  auto const& state = checked(state_);
+  if (expert < 0 || expert >= state.options.experts) {
+    throw UsageError("davit: owner_of: expert is " + std::to_string(expert) + ", must be 0 to " +
+                     std::to_string(state.options.experts - 1));
+  }
+  return state.owner_of(expert);
+}
+
+Routing ExpertGroup::route(std::span<std::int32_t const> ids, std::span<float const> weights) {
+  return Routing(route_any(state_, ids, weights));
+}
+Routing ExpertGroup::route(std::span<std::int64_t const> ids, std::span<float const> weights) {
+  return Routing(route_any(state_, ids, weights));
+}
+
+Received ExpertGroup::dispatch(Routing& routing, void const* x, DispatchOptions const& options) {
+  return dispatch(routing, x, ReceiveInto{}, options);
+}
+
+Received ExpertGroup::dispatch(Routing& routing, void const* x, ReceiveInto const& into,
+                               DispatchOptions const& options) {
+  auto& group = checked(state_);
+  Received received;
+  detail::run_blocking(*group.comm, [&] {
+    auto& state = checked("dispatch", state_, routing.state_);
+    check_layout("dispatch", options.layout, options.alignment);
+    auto payloads = sources(state, x, options);
+    auto plan =
+        state.plan(options.layout, options.layout == Layout::by_expert ? options.alignment : 1, options.global_ids);
+    auto const rows = static_cast<std::size_t>(plan->rows);
+    if (into.rows != nullptr || !into.payloads.empty()) {
+      if (into.payloads.size() != options.payloads.size()) {
+        throw UsageError("davit: dispatch: ReceiveInto::payloads has " + std::to_string(into.payloads.size()) +
+                         " arrays, must have " + std::to_string(options.payloads.size()));
+      }
+      for (std::size_t i = 0; i < payloads.size(); ++i) {
+        payloads[i].to = static_cast<std::byte*>(i == 0 ? into.rows : into.payloads[i - 1]);
+        if (payloads[i].to == nullptr && rows > 0) {
+          throw UsageError("davit: dispatch: ReceiveInto has a null array, but " + std::to_string(rows) + " rows come");
+        }
+      }
+    } else {
+      std::size_t bytes = 0;
+      for (auto const& payload : payloads) bytes += aligned(rows * payload.row_bytes);
+      received.owner_ = group.pool->take(bytes);
+      auto* at = static_cast<std::byte*>(received.owner_.get());
+      for (auto& payload : payloads) {
+        payload.to = at;
+        at += aligned(rows * payload.row_bytes);
+      }
+    }
+    received.data_ = payloads.front().to;
+    received.row_bytes_ = payloads.front().row_bytes;
+    for (std::size_t i = 1; i < payloads.size(); ++i) received.payloads_.push_back(payloads[i].to);
+    received.plan_ = plan;
+    return detail::Dispatch(state, *plan, std::move(payloads));
+  });
+  routing.state_->last_layout = options.layout;
+  routing.state_->last_alignment = received.plan_->alignment;
+  return received;
+}
+
+void ExpertGroup::combine(Routing& routing, void const* rows, void* out, CombineOptions const& options) {
+  auto& group = checked(state_);
+  detail::run_blocking(*group.comm, [&] {
+    auto& state = checked("combine", state_, routing.state_);
+    if (!options.layout && !state.last_layout) {
+      throw UsageError("davit: combine: the routing was not dispatched yet; name the layout of the rows");
+    }
+    auto const layout = options.layout.value_or(state.last_layout.value_or(Layout::by_expert));
+    auto const alignment = options.alignment.value_or(state.last_layout == layout ? state.last_alignment : 1);
+    check_layout("combine", layout, alignment);
+    bool const by_source = layout == Layout::by_source;
+    auto const weighting = options.weighting.value_or(by_source ? Weighting::by_caller : Weighting::at_combine);
+    if (by_source && weighting != Weighting::by_caller) {
+      throw UsageError("davit: combine: weighting is at_combine, must be by_caller for the layout by_source");
+    }
+    if (by_source && options.reduce == Reduce::by_k) {
+      throw UsageError("davit: combine: reduce is by_k, must be grouped for the layout by_source");
+    }
+    auto const out_dtype = options.out_dtype.value_or(group.options.dtype);
+    if (!is_summable(out_dtype)) {
+      throw UsageError(std::string("davit: combine: out_dtype is ") + name_of(out_dtype) +
+                       ", must be f32, f16 or bf16");
+    }
+    auto const plan = state.plan(layout, layout == Layout::by_expert ? alignment : 1, false);
+    if (rows == nullptr && !plan->moves.empty()) {
+      throw UsageError("davit: combine: rows is null, but the layout has " + std::to_string(plan->rows) + " rows");
+    }
+    if (out == nullptr && state.tokens > 0) {
+      throw UsageError("davit: combine: out is null, but the routing has " + std::to_string(state.tokens) + " tokens");
+    }
+    return detail::Combine(
+        state, *plan,
+        {static_cast<std::byte const*>(rows), static_cast<std::byte*>(out), static_cast<std::byte const*>(options.bias),
+         out_dtype, weighting == Weighting::at_combine, options.reduce == Reduce::by_k});
+  });
+}
+
+std::int64_t Routing::tokens() const { return checked(state_).tokens; }
+
+std::int64_t Routing::rows(Layout layout, std::int64_t alignment) const {
+  auto& state = checked(state_);
+  check_layout("rows", layout, alignment);
+  return state.plan(layout, layout == Layout::by_expert ? alignment : 1, false)->rows;
+}
+
+ReceivedCounts Routing::counts(Layout layout, std::int64_t alignment) const {
+  auto& state = checked(state_);
+  check_layout("counts", layout, alignment);
+  return state.plan(layout, layout == Layout::by_expert ? alignment : 1, false)->view();
+}
+
+std::int64_t Received::rows() const { return plan_ == nullptr ? 0 : plan_->rows; }
+std::span<std::int32_t const> Received::ids() const {
+  return plan_ == nullptr ? std::span<std::int32_t const>{} : plan_->choices().ids;
+}
+std::span<float const> Received::weights() const {
+  return plan_ == nullptr ? std::span<float const>{} : plan_->choices().weights;
+}
+ReceivedCounts Received::counts() const { return plan_ == nullptr ? ReceivedCounts{} : plan_->view(); }
+Layout Received::layout() const { return plan_ == nullptr ? Layout::by_expert : plan_->layout; }
+
+}  // namespace davit

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/group_state.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "davit/error.hpp"
+
+namespace davit::detail {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kPoolPieces = 8;
+
+std::size_t aligned(std::size_t bytes, std::size_t to) noexcept { return (bytes + to - 1) / to * to; }
+
+[[noreturn]] void refuse(char const* field, std::int64_t value, std::string const& bound) {
+  throw UsageError(std::string("davit: expert group: ") + field + " is " + std::to_string(value) + ", must be " +
+                   bound);
+}
+
+/// What ranks must agree on.
+struct Proposal {
+  std::int64_t fields[9];
+};
+constexpr char const* kFields[] = {"experts",      "top_k",    "hidden",
+                                   "max_tokens",   "dtype",    "partial_dtype",
+                                   "reduce_group", "routings", "the group's place in order"};
+
+std::string field_text(std::size_t field, std::int64_t value) {
+  return field == 4 || field == 5 ? name_of(static_cast<Dtype>(value)) : std::to_string(value);
+}
+
+/// A node's ranks where nodes are equal consecutive blocks, else 1.
+int node_block(std::span<int const> nodes) {
+  auto const size = static_cast<int>(nodes.size());
+  auto const block =
+      static_cast<int>(std::find_if(nodes.begin(), nodes.end(), [&](int n) { return n != nodes[0]; }) - nodes.begin());
+  if (size % block != 0) return 1;
+  for (int rank = 0; rank < size; ++rank) {
+    if (nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(rank / block * block)]) return 1;
+    if (rank % block == 0 && rank > 0 &&
+        nodes[static_cast<std::size_t>(rank)] == nodes[static_cast<std::size_t>(rank - 1)])
+      return 1;
+  }
+  return block;
+}
+
+void check(ExpertGroupOptions const& options, int ranks) {
+  constexpr std::int64_t most = INT32_MAX;  // ids and row numbers are 32 bits where they are many
+  auto const within = [](char const* field, std::int64_t value, std::int64_t high) {
+    if (value < 1 || value > high) refuse(field, value, "1 to " + std::to_string(high));
+  };
+  within("experts", options.experts, most);
+  within("top_k", options.top_k, 1024);
+  within("hidden", options.hidden, most);
+  within("max_tokens", options.max_tokens, most / options.top_k);
+  within("routings", options.routings, 1024);
+  if (options.reduce_group < 0 || options.reduce_group > ranks) {
+    refuse("reduce_group", options.reduce_group, "0 to " + std::to_string(ranks));
+  }
+  for (auto const dtype : {options.dtype, options.partial_dtype.value_or(options.dtype)}) {
+    if (!is_summable(dtype)) {
+      throw UsageError(std::string("davit: expert group: ") + (dtype == options.dtype ? "dtype" : "partial_dtype") +
+                       " is " + name_of(dtype) + ", must be f32, f16 or bf16");
+    }
+  }
+}
+
+}  // namespace
+
+RowPool::RowPool(Allocator allocator) : allocator_(std::move(allocator)) { free_.reserve(kPoolPieces); }
+
+RowPool::~RowPool() {
+  for (auto const& piece : free_) std::free(piece.data);
+}
+
+std::shared_ptr<void> RowPool::take(std::size_t bytes) {
+  bytes = aligned(std::max<std::size_t>(bytes, 1), kPage);
+  if (allocator_.allocate) {
+    void* const data = allocator_.allocate(bytes);
+    if (data == nullptr) throw std::bad_alloc();
+    return {data, [bytes, pool = shared_from_this()](void* p) {
+              if (pool->allocator_.deallocate) pool->allocator_.deallocate(p, bytes);
+            }};
+  }
+  Piece piece{nullptr, bytes};
+  {
+    std::lock_guard const lock(mutex_);
+    auto best = free_.end();
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->bytes >= bytes && (best == free_.end() || it->bytes < best->bytes)) best = it;
+    }
+    if (best != free_.end()) {
+      piece = *best;
+      free_.erase(best);
+    }
+  }
+  if (piece.data == nullptr) piece.data = std::aligned_alloc(kPage, bytes);
+  if (piece.data == nullptr) throw std::bad_alloc();
+  return {piece.data, [piece, pool = shared_from_this()](void*) { pool->give_back(piece); }};
+}
+
+void RowPool::give_back(Piece piece) noexcept {
+  {
+    std::lock_guard const lock(mutex_);
+    if (free_.size() == kPoolPieces) {  // the smallest is the least loss
+      auto const smallest = std::min_element(free_.begin(), free_.end(),
+                                             [](Piece const& a, Piece const& b) { return a.bytes < b.bytes; });
+      if (smallest->bytes < piece.bytes) std::swap(*smallest, piece);
+    } else {
+      free_.push_back(piece);  // reserved, so it cannot throw
+      return;
+    }
+  }
+  std::free(piece.data);
+}
+
+GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOptions const& wanted)
+    : comm(std::move(state)), options(wanted), pool(std::make_shared<RowPool>(wanted.allocator)) {
+  CommunicatorState::Entry const inside(*comm);
+  auto& bootstrap = *comm->bootstrap;
+  auto const deadline = std::chrono::steady_clock::now() + comm->options.timeout;
+  auto const what = "expert group on communicator '" + comm->options.name + "'";
+  serial = ++comm->groups;
+  auto const proposals = gather_results(bootstrap, what, deadline, [&] {
+    check(options, comm->size);
+    if (options.reduce_group == 0) options.reduce_group = node_block(bootstrap.nodes());
+    partial_dtype = options.partial_dtype.value_or(options.dtype);
+    return Proposal{{options.experts, options.top_k, options.hidden, options.max_tokens,
+                     static_cast<std::int64_t>(options.dtype), static_cast<std::int64_t>(partial_dtype),
+                     options.reduce_group, options.routings, serial}};
+  });
+  for (std::size_t field = 0; field < std::size(kFields); ++field) {
+    check_equal(
+        what, kFields[field], comm->size,
+        [&](int rank) { return proposals[static_cast<std::size_t>(rank)].fields[field]; },
+        [&](std::int64_t value) { return field_text(field, value); });
+  }
+  for (int rank = 0; rank < comm->size; ++rank) {
+    owners_.insert(owners_.end(), static_cast<std::size_t>(experts_of(rank)), rank);
+  }
+  held = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(options.routings));
+  std::optional<Segment> segment;
+  gather_results(bootstrap, what, deadline, [&] {
+    auto const bytes = kPage + counters_bytes() + static_cast<std::size_t>(options.routings) * area_bytes();
+    segment.emplace(Segment::create(environment().shm_dir, bytes));
+    segment->reserve(0, segment->ticket().bytes);
+    std::memcpy(segment->mapping().get(), &segment->ticket().nonce, sizeof(std::uint64_t));
+    return 0;
+  });
+  segments_ = share(bootstrap, what, *segment, deadline);
+}
+
+std::int64_t GroupState::experts_of(int rank) const noexcept {
+  return options.experts / comm->size + (rank < options.experts % comm->size ? 1 : 0);
+}
+
+std::int64_t GroupState::first_expert(int rank) const noexcept {
+  return rank * (options.experts / comm->size) + std::min<std::int64_t>(rank, options.experts % comm->size);
+}
+
+/// A line or more for each peer, so that two peers' releases do not share one.
+std::size_t GroupState::counters_bytes() const noexcept {
+  return aligned(
+      static_cast<std::size_t>(comm->size) * aligned(static_cast<std::size_t>(options.routings) * sizeof(Counter), 64),
+      kPage);
+}
+
+std::size_t GroupState::area_bytes() const noexcept {
+  auto const entries = static_cast<std::size_t>(options.max_tokens * options.top_k);
+  return 64 + 2 * aligned(entries * sizeof(std::int32_t), 64);
+}
+
+RoutingArea GroupState::area(int rank, std::uint64_t number) const noexcept {
+  auto const index = number % static_cast<std::uint64_t>(options.routings);
+  auto* const base =
+      segments_.mappings[static_cast<std::size_t>(rank)].get() + kPage + counters_bytes() + index * area_bytes();
+  auto const entries = static_cast<std::size_t>(options.max_tokens * options.top_k);
+  return {reinterpret_cast<std::int64_t*>(base), reinterpret_cast<std::int32_t*>(base + 64),
+          reinterpret_cast<float*>(base + 64 + aligned(entries * sizeof(std::int32_t), 64))};
+}
+
+Counter& GroupState::released(int rank, int peer, std::uint64_t number) const noexcept {
+  auto const index = number % static_cast<std::uint64_t>(options.routings);
+  auto const line = aligned(static_cast<std::size_t>(options.routings) * sizeof(Counter), 64);
+  auto* const base = segments_.mappings[static_cast<std::size_t>(rank)].get() + kPage;
+  return *reinterpret_cast<Counter*>(base + static_cast<std::size_t>(peer) * line + index * sizeof(Counter));
+}
+
+}  // namespace davit::detail

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What an ExpertGroup holds: its settings, who owns which expert, the routing areas of all ranks, and memory for rows.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "davit/expert_group.hpp"
+#include "runtime/agree.hpp"
+#include "runtime/communicator_state.hpp"
+
+namespace davit::detail {
+
+/// Memory that is given back and used again, so that a dispatch does not pay for fresh pages each time.
+class RowPool : public std::enable_shared_from_this<RowPool> {
+ public:
+  explicit RowPool(Allocator allocator);
+  ~RowPool();
+  RowPool(RowPool const&) = delete;
+  RowPool& operator=(RowPool const&) = delete;
+
+  /// @throws std::bad_alloc. The memory comes back when the last owner drops it, also after the group has ended.
+  [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes);
+
+ private:
+  struct Piece {
+    void* data;
+    std::size_t bytes;
+  };
+  void give_back(Piece piece) noexcept;
+
+  Allocator allocator_;
+  std::mutex mutex_;
+  std::vector<Piece> free_;
+};
+
+/// One rank's choices as published: the same expert twice in a token is merged, unused entries are -1 with weight 0.
+struct RoutingArea {
+  std::int64_t* tokens;
+  std::int32_t* ids;  ///< [tokens, K]
+  float* weights;     ///< [tokens, K]
+};
+
+class GroupState {
+ public:
+  /// Collective. @throws as the constructor of ExpertGroup.
+  GroupState(std::shared_ptr<CommunicatorState> comm, ExpertGroupOptions const& options);
+
+  [[nodiscard]] int owner_of(std::int64_t expert) const { return owners_[static_cast<std::size_t>(expert)]; }
+  [[nodiscard]] std::int64_t first_expert(int rank) const noexcept;
+  [[nodiscard]] std::int64_t experts_of(int rank) const noexcept;
+  /// Area of routing `number` in a rank's segment.
+  [[nodiscard]] RoutingArea area(int rank, std::uint64_t number) const noexcept;
+  /// In `rank`'s segment, written by `peer`: how often it has let go of the area of routing `number`.
+  [[nodiscard]] Counter& released(int rank, int peer, std::uint64_t number) const noexcept;
+  /// What `released` must have come to before routing `number` may be written.
+  [[nodiscard]] std::uint32_t uses_before(std::uint64_t number) const noexcept {
+    return static_cast<std::uint32_t>(number / static_cast<std::uint64_t>(options.routings));
+  }
+
+  std::shared_ptr<CommunicatorState> const comm;
+  ExpertGroupOptions options;  ///< defaults filled in
+  Dtype partial_dtype{};
+  std::uint32_t serial = 0;  ///< of the communicator's groups; alike on all ranks
+  std::uint64_t next_routing = 0;
+  std::unique_ptr<std::atomic<bool>[]> held;  ///< areas that routings of this rank hold
+  std::shared_ptr<RowPool> const pool;
+
+ private:
+  [[nodiscard]] std::size_t counters_bytes() const noexcept;
+  [[nodiscard]] std::size_t area_bytes() const noexcept;
+
+  std::vector<int> owners_;
+  SharedSegments segments_;
+};
+
+}  // namespace davit::detail
