@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "davit/version.hpp"
 #include "examples/support/sizes.hpp"
@@ -16,6 +17,7 @@ namespace perf {
 namespace {
 
 constexpr std::array check_names{"-", "ok", "FAILED"};
+constexpr std::string_view total_phase = "total";  // the one whose ratio stands for a whole exchange
 
 double ratio_of(Line const& line) { return line.result.peer.p50 / line.result.davit.p50; }
 
@@ -86,7 +88,8 @@ void Report::begin_table(std::string const& peer) {
 }
 
 void Report::add(Line const& line) {
-  ratios_.push_back(ratio_of(line));
+  bool const is_part = options_.operation == Operation::moe && line.phase != total_phase;
+  if (!is_part) ratios_.push_back(ratio_of(line));
   if (!writes_) return;
   clear_progress();
   if (options_.operation == Operation::moe) {
@@ -112,7 +115,8 @@ void Report::end_table() {
   clear_progress();
   double logarithms = 0;
   for (double const ratio : ratios_) logarithms += std::log(ratio);
-  std::printf("geometric mean of the ratios to %s: %.2f\n\n", peer_.c_str(),
+  std::printf("geometric mean of the ratios to %s%s: %.2f\n\n", peer_.c_str(),
+              options_.operation == Operation::moe ? " (total)" : "",
               std::exp(logarithms / static_cast<double>(ratios_.size())));
   std::fflush(stdout);
 }
@@ -136,7 +140,8 @@ void Report::write_json(Line const& line) {
                                 {"skew", perf::name_of(options_.skew)},
                                 {"path", name_of(path_of(options_))},
                                 {"seed", options_.seed},
-                                {"check", check_names.at(static_cast<std::size_t>(line.check))}};
+                                {"check", nullptr}};
+  if (line.check != Check::off) object["check"] = line.check == Check::ok;
   if (options_.operation == Operation::moe) {
     object.update({{"phase", line.phase},
                    {"tokens", line.tokens},

@@ -22,8 +22,8 @@ KernelTable const& chosen() noexcept {
   return widest;
 }
 
-// Sums must not depend on the calling thread's floating-point mode: programs built with -ffast-math flush denormals, and
-// some trap or change the rounding. Reading the mode costs next to nothing; it is written only where it differs.
+// Sums must not depend on the calling thread's floating-point mode: programs built with -ffast-math flush denormals,
+// and some trap or change the rounding. Reading the mode costs next to nothing; it is written only where it differs.
 class DefaultFloatMode {
  public:
 #ifdef __SSE2__

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Row kernels of the host engine: the loops that touch every payload byte. Each exists for the baseline, for AVX2 + F16C
-/// and for AVX-512; the widest that the machine has is chosen once, at first use. All give the same bits: no fused
+/// Row kernels of the host engine: the loops that touch every payload byte. Each exists for the baseline, for AVX2 +
+/// F16C and for AVX-512; the widest that the machine has is chosen once, at first use. All give the same bits: no fused
 /// multiply-add, no reassociation, conversions round to nearest even and keep denormals.
 #pragma once
 
@@ -26,7 +26,8 @@ enum class Stores {
 };
 
 /// Copies rows of `row_bytes` (any number, any alignment) between arrays of packed rows. Arrays must not overlap.
-void move_rows(std::byte* to, std::byte const* from, std::size_t row_bytes, std::span<RowMove const> moves, Stores stores);
+void move_rows(std::byte* to, std::byte const* from, std::size_t row_bytes, std::span<RowMove const> moves,
+               Stores stores);
 
 /// One addend of a row sum.
 struct Term {
@@ -44,10 +45,11 @@ struct RowSum {
   bool rounds_inner;  ///< otherwise there is one group only, and groups are not looked at
 };
 
-/// Adds `terms` in their order in f32: the first term starts a group's sum, the first group starts the total; no term at
-/// all gives +0.0. Then adds `bias` (of `sum.out`, may be null) in f32 and rounds once to `sum.out`.
+/// Adds `terms` in their order in f32: the first term starts a group's sum, the first group starts the total; no term
+/// at all gives +0.0. Then adds `bias` (of `sum.out`, may be null) in f32 and rounds once to `sum.out`.
 /// @param out `columns` elements, not overlapping any input.
-void sum_row(RowSum const& sum, std::span<Term const> terms, std::byte const* bias, std::byte* out, std::size_t columns);
+void sum_row(RowSum const& sum, std::span<Term const> terms, std::byte const* bias, std::byte* out,
+             std::size_t columns);
 
 /// Name of the chosen variant: "avx512", "avx2" or "baseline".
 [[nodiscard]] char const* kernel_variant() noexcept;

@@ -8,8 +8,9 @@
 namespace davit::host {
 namespace {
 
-// f16 by integers: what x86 has before F16C is a library call an element. The smallest normal f16 is 2^-14; its denormals
-// are fixed-point numbers, which an addition of a suitable power of two aligns (and rounds) without touching f32 denormals.
+// f16 by integers: what x86 has before F16C is a library call an element. The smallest normal f16 is 2^-14; its
+// denormals are fixed-point numbers, which an addition of a suitable power of two aligns (and rounds) without touching
+// f32 denormals.
 struct Baseline : Vectors<16> {
   [[gnu::always_inline]] static Floats from_f16(Halves value) {
     Words const word = __builtin_convertvector(value, Words);
@@ -30,7 +31,8 @@ struct Baseline : Vectors<16> {
     Words const half = Words{} + (126u << 23u);  // 0.5f: its last mantissa bit is the last bit of a denormal f16
     Words const denormal =
         reinterpret_cast<Words>(reinterpret_cast<Floats>(magnitude) + reinterpret_cast<Floats>(half)) - half;
-    Words const normal = (magnitude - (112u << 23u) + 0xfffu + ((magnitude >> 13u) & 1u)) >> 13u;  // may carry to infinity
+    Words const normal =
+        (magnitude - (112u << 23u) + 0xfffu + ((magnitude >> 13u) & 1u)) >> 13u;  // may carry to infinity
     Words const finite = order < (113 << 23) ? denormal : normal;
     Words const special = order > (255 << 23) ? Words{} + 0x7fffu : Words{} + 0x7c00u;
     Words const result = (order >= (143 << 23) ? special : finite) | ((word >> 16u) & 0x8000u);
