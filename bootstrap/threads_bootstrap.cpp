@@ -147,6 +147,7 @@ std::vector<std::shared_ptr<Bootstrap>> threads(int n) {
   if (n < 1) throw UsageError("davit: threads(n): n is " + std::to_string(n) + ", must be at least 1");
   auto const group = std::make_shared<Group>(n);
   std::vector<std::shared_ptr<Bootstrap>> ranks;
+  ranks.reserve(static_cast<std::size_t>(n));
   for (int r = 0; r < n; ++r) ranks.push_back(std::make_shared<ThreadsBootstrap>(group, r));
   return ranks;
 }

@@ -22,13 +22,17 @@ bool Call::advance() {
   if (!submitted_ || unread_ > 0 || !comm_.engine->idle()) return false;
   for (int step = 1; step < comm_.size; ++step) comm_.mesh->done_with_card(after(step), number);
   if (refused_) {
-    error = std::make_exception_ptr(PeerError(trouble_ + comm_.where(number), culprit_));
+    error = std::make_exception_ptr(PeerError(text_of_trouble(), culprit_));
   } else if (mismatched_) {
-    error = std::make_exception_ptr(MismatchError(trouble_ + comm_.where(number)));
+    error = std::make_exception_ptr(MismatchError(text_of_trouble()));
   } else {
     conclude();
   }
   return true;
+}
+
+std::string Call::text_of_trouble() const {
+  return std::string("davit: ") + name_of(operation_) + ": " + trouble_ + comm_.where(number);
 }
 
 bool Call::post_cards() {
@@ -60,37 +64,37 @@ void Call::read_cards() {
 
 void Call::judge(int peer, Card const& theirs) {
   auto& standing = comm_.pairs[static_cast<std::size_t>(peer)].standing;
-  auto const name = std::string("davit: ") + name_of(operation_) + ": ";
   if ((theirs.flags & kCardRefused) != 0) {
     standing = Standing::refused;
     comm_.mesh->forgive(peer);
     if (!refused_) {  // a refusal voids more than a mismatch does, so its text goes first
-      trouble_ = name + "rank " + std::to_string(peer) + " refused: " + comm_.mesh->reason(peer, number);
+      trouble_ = "rank " + std::to_string(peer) + " refused: " + comm_.mesh->reason(peer, number);
       culprit_ = peer;
     }
     refused_ = true;
     return;
   }
   auto const mine = terms(peer);
-  std::string difference;
-  if (theirs.operation != operation_) {
-    difference = "rank " + std::to_string(comm_.rank) + " calls " + name_of(operation_) + ", rank " +
-                 std::to_string(peer) + " calls " + name_of(theirs.operation);
-  } else if (theirs.detail != detail_) {
-    difference = "rank " + std::to_string(comm_.rank) + " and rank " + std::to_string(peer) +
-                 " disagree: " + explain(detail_, theirs.detail);
-  } else if (mine.sent != theirs.expected) {
-    difference = disagreement(comm_.rank, mine, peer, theirs);
-  } else if (theirs.sent != mine.expected) {
-    difference = disagreement(peer, theirs, comm_.rank, mine);
-  } else {
+  if (theirs.operation == operation_ && theirs.detail == detail_ && mine.sent == theirs.expected &&
+      theirs.sent == mine.expected) {
     standing = Standing::agreed;
     return;
   }
   standing = Standing::mismatched;
   comm_.mesh->drop(peer, theirs);
-  if (!refused_ && !mismatched_) trouble_ = name + difference;
+  if (!refused_ && !mismatched_) trouble_ = difference(peer, mine, theirs);
   mismatched_ = true;
+}
+
+std::string Call::difference(int peer, Card const& mine, Card const& theirs) const {
+  auto const me = "rank " + std::to_string(comm_.rank);
+  auto const other = "rank " + std::to_string(peer);
+  if (theirs.operation != operation_) {
+    return me + " calls " + name_of(operation_) + ", " + other + " calls " + name_of(theirs.operation);
+  }
+  if (theirs.detail != detail_) return me + " and " + other + " disagree: " + explain(detail_, theirs.detail);
+  if (mine.sent != theirs.expected) return disagreement(comm_.rank, mine, peer, theirs);
+  return disagreement(peer, theirs, comm_.rank, mine);
 }
 
 void Call::settle_all() {

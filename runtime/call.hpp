@@ -62,6 +62,8 @@ class Call : public Task {
   bool post_cards();
   void read_cards();
   void judge(int peer, Card const& theirs);
+  [[nodiscard]] std::string difference(int peer, Card const& mine, Card const& theirs) const;
+  [[nodiscard]] std::string text_of_trouble() const;
 
   Operation operation_;
   std::uint64_t detail_;

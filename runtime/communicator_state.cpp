@@ -2,6 +2,7 @@
 #include "runtime/communicator_state.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/log.hpp"
 #include "runtime/progress.hpp"
@@ -119,7 +120,7 @@ CommunicatorState::Poked CommunicatorState::poke() noexcept {
 
 /// Under the lock.
 void CommunicatorState::wait_until_done(Task& task) {
-  Progress::Waiting const waiting(Progress::of_process());
+  std::optional<Progress::Waiting> waiting;
   Backoff backoff(crowded);
   while (!task.done.load(std::memory_order_relaxed)) {
     if (advance_head()) {
@@ -127,6 +128,7 @@ void CommunicatorState::wait_until_done(Task& task) {
       continue;
     }
     if (!backoff.idle()) continue;
+    if (!waiting) waiting.emplace(Progress::of_process());
     bootstrap->progress();
     if (Progress::of_process().poke_all(*this)) backoff.moved();
     look_after();
@@ -136,12 +138,6 @@ void CommunicatorState::wait_until_done(Task& task) {
 /// Under the lock. @returns whether the task at the head got on.
 bool CommunicatorState::advance_head() {
   auto& task = *queue_.front();
-  if (!task.started) {
-    task.started = true;
-    auto const timeout = first_task_ ? options.first_timeout.value_or(options.timeout) : options.timeout;
-    first_task_ = false;
-    task.deadline = std::chrono::steady_clock::now() + timeout;
-  }
   try {
     if (!task.advance()) return task.moved();
     finish_head(task.error);
@@ -155,6 +151,7 @@ bool CommunicatorState::advance_head() {
 void CommunicatorState::finish_head(std::exception_ptr error) noexcept {
   auto const task = std::move(queue_.front());
   queue_.pop_front();
+  first_task_ = false;
   task->error = std::move(error);
   task->done.store(true, std::memory_order_release);
 }
@@ -164,6 +161,10 @@ void CommunicatorState::look_after() {
   if (queue_.empty()) return;
   auto& task = *queue_.front();
   auto const now = std::chrono::steady_clock::now();
+  if (task.deadline == std::chrono::steady_clock::time_point{}) {
+    // Set at the first look, not at the start: most calls end before anybody needs to know the time.
+    task.deadline = now + (first_task_ ? options.first_timeout.value_or(options.timeout) : options.timeout);
+  }
   bool const look_for_death = now >= next_death_look_;
   if (look_for_death) next_death_look_ = now + kDeathLookInterval;
   awaited_.clear();

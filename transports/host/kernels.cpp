@@ -13,7 +13,7 @@ namespace davit::host {
 namespace {
 
 KernelTable const& chosen() noexcept {
-  static KernelTable const& widest = [&]() -> KernelTable const& {
+  static KernelTable const& widest = []() noexcept -> KernelTable const& {
     for (Variant const variant : {Variant::avx512, Variant::avx2}) {
       if (KernelTable const* const found = table(variant)) return *found;
     }
@@ -22,32 +22,30 @@ KernelTable const& chosen() noexcept {
   return widest;
 }
 
-// Sums must not depend on the calling thread's floating-point mode: programs built with -ffast-math flush denormals,
-// and some trap or change the rounding. Reading the mode costs next to nothing; it is written only where it differs.
+// Sums must not depend on the calling thread's floating-point mode: programs built with -ffast-math flush denormals, and
+// some trap or change the rounding. Reading the mode costs next to nothing; it is written only where it differs.
+#ifdef __SSE2__
 class DefaultFloatMode {
  public:
-#ifdef __SSE2__
   DefaultFloatMode() noexcept : saved_{_mm_getcsr()} {
     if (differs()) _mm_setcsr(default_mode);
   }
   ~DefaultFloatMode() {
     if (differs()) _mm_setcsr(saved_);
   }
+  DefaultFloatMode(DefaultFloatMode const&) = delete;
+  DefaultFloatMode& operator=(DefaultFloatMode const&) = delete;
 
  private:
   static constexpr unsigned default_mode = 0x1f80;  // to nearest even, denormals kept, nothing traps
   static constexpr unsigned sticky_flags = 0x3f;
   [[nodiscard]] bool differs() const noexcept { return (saved_ & ~sticky_flags) != default_mode; }
-  unsigned saved_;
-#else
-  DefaultFloatMode() noexcept {}
-  ~DefaultFloatMode() {}
 
- public:
-#endif
-  DefaultFloatMode(DefaultFloatMode const&) = delete;
-  DefaultFloatMode& operator=(DefaultFloatMode const&) = delete;
+  unsigned saved_;
 };
+#else
+struct DefaultFloatMode {};
+#endif
 
 template <class T>
 T read(std::byte const* at) noexcept {
@@ -79,7 +77,7 @@ void move_rows(std::byte* to, std::byte const* from, std::size_t row_bytes, std:
 
 void sum_row(RowSum const& sum, std::span<Term const> terms, std::byte const* bias, std::byte* out,
              std::size_t columns) {
-  DefaultFloatMode const mode;
+  [[maybe_unused]] DefaultFloatMode const mode{};
   chosen().sum_row(sum, terms.data(), terms.size(), bias, out, columns);
 }
 

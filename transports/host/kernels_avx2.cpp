@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <immintrin.h>
 
-#include "transports/host/kernels_body.hpp"
+#include "transports/host/kernels_move.hpp"
+#include "transports/host/kernels_sum.hpp"
 
 namespace davit::host {
 namespace {
@@ -21,6 +22,6 @@ struct Avx2 : Vectors<32> {
 
 }  // namespace
 
-constinit KernelTable const avx2_kernels{"avx2", Kernels<Avx2>::move_rows, Kernels<Avx2>::sum_row};
+constinit KernelTable const avx2_kernels{"avx2", MoveKernels<Avx2>::move_rows, SumKernels<Avx2>::sum_row};
 
 }  // namespace davit::host

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <immintrin.h>
 
-#include "transports/host/kernels_body.hpp"
+#include "transports/host/kernels_move.hpp"
+#include "transports/host/kernels_sum.hpp"
 
 namespace davit::host {
 namespace {
@@ -21,6 +22,6 @@ struct Avx512 : Vectors<64> {
 
 }  // namespace
 
-constinit KernelTable const avx512_kernels{"avx512", Kernels<Avx512>::move_rows, Kernels<Avx512>::sum_row};
+constinit KernelTable const avx512_kernels{"avx512", MoveKernels<Avx512>::move_rows, SumKernels<Avx512>::sum_row};
 
 }  // namespace davit::host

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #ifdef __SSE2__
-#include <immintrin.h>
+#include <xmmintrin.h>
 #endif
 
-#include "transports/host/kernels_body.hpp"
+#include "transports/host/kernels_move.hpp"
+#include "transports/host/kernels_sum.hpp"
 
 namespace davit::host {
 namespace {
@@ -52,6 +53,7 @@ struct Baseline : Vectors<16> {
 
 }  // namespace
 
-constinit KernelTable const baseline_kernels{"baseline", Kernels<Baseline>::move_rows, Kernels<Baseline>::sum_row};
+constinit KernelTable const baseline_kernels{"baseline", MoveKernels<Baseline>::move_rows,
+                                             SumKernels<Baseline>::sum_row};
 
 }  // namespace davit::host
