@@ -30,13 +30,13 @@ std::string text_of(std::exception_ptr const& error) {
 
 CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
                                      std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> engine_in, bool direct_in,
-                                     std::uint32_t first_number)
+                                     Eagerness eagerness_in, std::uint32_t first_number)
     : bootstrap(std::move(bootstrap_in)),
       options(std::move(options_in)),
       mesh(std::move(mesh_in)),
       engine(std::move(engine_in)),
       direct(direct_in),
-      crowded(bootstrap->size() > Topology::of_this_machine().usable_cpus()),
+      eagerness(eagerness_in),
       rank(bootstrap->rank()),
       size(bootstrap->size()),
       pairs(static_cast<std::size_t>(size)),
@@ -97,7 +97,7 @@ void CommunicatorState::open(std::shared_ptr<Task> task) {
 }
 
 void CommunicatorState::wait(Task& task) {
-  Backoff backoff(crowded);
+  Backoff backoff(eagerness);
   while (!task.done.load(std::memory_order_acquire)) {
     std::unique_lock const held(mutex_, std::try_to_lock);
     if (held) {
@@ -121,7 +121,7 @@ CommunicatorState::Poked CommunicatorState::poke() noexcept {
 /// Under the lock.
 void CommunicatorState::wait_until_done(Task& task) {
   std::optional<Progress::Waiting> waiting;
-  Backoff backoff(crowded);
+  Backoff backoff(eagerness);
   while (!task.done.load(std::memory_order_relaxed)) {
     if (advance_head()) {
       backoff.moved();

@@ -14,13 +14,15 @@
 #include "runtime/task.hpp"
 #include "transports/engine.hpp"
 #include "transports/mesh.hpp"
+#include "transports/wait.hpp"
 
 namespace davit::detail {
 
 class CommunicatorState {
  public:
   CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Mesh> mesh_in,
-                    std::unique_ptr<Engine> engine_in, bool direct_in, std::uint32_t first_number);
+                    std::unique_ptr<Engine> engine_in, bool direct_in, Eagerness eagerness_in,
+                    std::uint32_t first_number);
   /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header.
   ~CommunicatorState();
 
@@ -65,8 +67,8 @@ class CommunicatorState {
   Options const options;
   std::unique_ptr<Mesh> const mesh;
   std::unique_ptr<Engine> const engine;
-  bool const direct;   ///< agreed: blocks may go the direct way
-  bool const crowded;  ///< more ranks than cores
+  bool const direct;          ///< agreed: blocks may go the direct way
+  Eagerness const eagerness;  ///< of waits: more ranks than cores must yield
   int const rank;
   int const size;
   Stats stats;  ///< under the lock, or by the one thread inside

@@ -4,6 +4,8 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -45,12 +47,20 @@ struct Proposal {
   std::uint64_t direct_bytes;
   Path path;
   HostOrder host_order;
+  Topology::CpuMask cpus;
 };
 
-Geometry agree(Bootstrap& bootstrap, std::string const& what, Options const& options, Deadline deadline) {
+/// What came of it.
+struct Agreement {
+  Geometry geometry;
+  Eagerness eagerness;
+};
+
+Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, Deadline deadline) {
   auto const all = gather_results(bootstrap, what, deadline, [&] {
     check_options(options);
-    return Proposal{geometry_of(bootstrap.size(), options), options.direct_bytes, options.path, options.host_order};
+    return Proposal{geometry_of(bootstrap.size(), options), options.direct_bytes, options.path, options.host_order,
+                    Topology::usable_cpus()};
   });
   auto const check = [&](char const* field, auto value) {
     check_equal(
@@ -63,7 +73,13 @@ Geometry agree(Bootstrap& bootstrap, std::string const& what, Options const& opt
   check("option direct_bytes", [](Proposal const& p) { return p.direct_bytes; });
   check("option path", [](Proposal const& p) { return p.path; });
   check("option host_order", [](Proposal const& p) { return p.host_order; });
-  return all.front().geometry;
+  Topology::CpuMask cpus{};
+  for (auto const& proposal : all) {
+    for (std::size_t word = 0; word < cpus.size(); ++word) cpus[word] |= proposal.cpus[word];
+  }
+  auto const cores =
+      std::accumulate(cpus.begin(), cpus.end(), 0, [](int sum, auto word) { return sum + std::popcount(word); });
+  return {all.front().geometry, cores < bootstrap.size() ? Eagerness::yield : Eagerness::spin};
 }
 
 /// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
@@ -106,7 +122,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   if (bootstrap == nullptr) throw UsageError("davit: bootstrap is null, must be one of davit::mpi or davit::threads");
   auto const what = "communicator '" + options.name + "'";
   auto const deadline = std::chrono::steady_clock::now() + options.timeout;
-  auto const geometry = agree(*bootstrap, what, options, deadline);
+  auto const agreement = agree(*bootstrap, what, options, deadline);
   if (options.path == Path::direct) options.direct_bytes = 1;
   std::set<int> const nodes(bootstrap->nodes().begin(), bootstrap->nodes().end());
   if (nodes.size() > 1) {
@@ -116,7 +132,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   }
   std::unique_ptr<Mesh> mesh;
   gather_results(*bootstrap, what, deadline, [&] {
-    mesh = std::make_unique<Mesh>(bootstrap->rank(), geometry, environment().shm_dir, start);
+    mesh = std::make_unique<Mesh>(bootstrap->rank(), agreement.geometry, environment().shm_dir, start);
     return 0;
   });
   auto outboxes = share(*bootstrap, what, mesh->segment(), deadline);
@@ -142,7 +158,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
-                                             std::move(engine), direct, start.number);
+                                             std::move(engine), direct, agreement.eagerness, start.number);
 }
 
 }  // namespace detail

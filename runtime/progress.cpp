@@ -51,7 +51,7 @@ bool Progress::poke_all(CommunicatorState const& except) noexcept {
 }
 
 void Progress::serve() {
-  Backoff backoff(true);
+  Backoff backoff(Eagerness::rest);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (open_.empty()) {

@@ -36,7 +36,7 @@ class Task {
   std::uint32_t number = 0;                          ///< of the call
   std::weak_ptr<CommunicatorState> home{};           ///< of a task that a Request waits for
   std::chrono::steady_clock::time_point deadline{};  ///< set when a wait first looks after the head of the queue
-  std::exception_ptr error;  ///< read only after `done`
+  std::exception_ptr error;                          ///< read only after `done`
   std::atomic<bool> done{false};
 
  protected:

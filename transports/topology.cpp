@@ -38,10 +38,14 @@ Topology::Topology() : handle_(std::make_unique<Handle>()) {
 
 Topology::~Topology() { hwloc_topology_destroy(handle_->topology); }
 
-int Topology::usable_cpus() const noexcept {
-  cpu_set_t mask;
-  if (sched_getaffinity(0, sizeof mask, &mask) == 0) return std::max(1, CPU_COUNT(&mask));
-  return std::max(1, hwloc_get_nbobjs_by_type(handle_->topology, HWLOC_OBJ_PU));
+Topology::CpuMask Topology::usable_cpus() noexcept {
+  cpu_set_t set;
+  CpuMask mask{};
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return mask;
+  for (std::size_t cpu = 0; cpu < std::min<std::size_t>(CPU_SETSIZE, mask.size() * 64); ++cpu) {
+    if (CPU_ISSET(cpu, &set)) mask[cpu / 64] |= std::uint64_t{1} << cpu % 64;
+  }
+  return mask;
 }
 
 bool Topology::bind_near_caller(void* data, std::size_t bytes) const noexcept {

@@ -3,7 +3,9 @@
 /// The machine as hwloc sees it. The only user of hwloc.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,8 +21,9 @@ class Topology {
 
   /// Bytes of all last-level caches of the node together; 0 if unknown.
   [[nodiscard]] std::size_t last_level_cache_bytes() const noexcept { return cache_bytes_; }
-  /// Processing units that this process may run on, at least 1.
-  [[nodiscard]] int usable_cpus() const noexcept;
+  /// Processing units that the calling thread may run on. Trivially copyable, so that ranks can tell each other.
+  using CpuMask = std::array<std::uint64_t, 16>;
+  [[nodiscard]] static CpuMask usable_cpus() noexcept;
   /// Binds untouched pages to the NUMA node that the calling thread runs on. @returns false, with no effect, where the
   /// kernel refuses or there is one node only.
   bool bind_near_caller(void* data, std::size_t bytes) const noexcept;

@@ -9,11 +9,17 @@
 
 namespace davit {
 
+/// How eagerly to wait.
+enum class Eagerness {
+  spin,   ///< a core for each waiter: spin, as MPI libraries do
+  yield,  ///< more waiters than cores: spinning only keeps the awaited one from running
+  rest    ///< nobody waits for this thread: sleep soon
+};
+
 /// One wait. Call idle() after each poll that found nothing, moved() after each that did.
 class Backoff {
  public:
-  /// @param crowded more threads wait than there are cores: spinning only keeps the awaited one from running.
-  explicit Backoff(bool crowded) noexcept : spins_(crowded ? 4 : 20000) {}
+  explicit Backoff(Eagerness eagerness) noexcept : eagerness_(eagerness) {}
 
   void moved() noexcept { polls_ = 0; }
 
@@ -22,8 +28,9 @@ class Backoff {
   bool idle() noexcept;
 
  private:
-  std::uint32_t spins_;
+  Eagerness eagerness_;
   std::uint32_t polls_ = 0;
+  std::chrono::steady_clock::time_point since_{};  ///< of the first slow look
 };
 
 }  // namespace davit

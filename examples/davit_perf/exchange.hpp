@@ -16,7 +16,8 @@
 
 namespace perf {
 
-/// Sizes of the blocks in bytes, packed one after the other. allgatherv has one block to send, and counts[0] is its size.
+/// Sizes of the blocks in bytes, packed one after the other. allgatherv has one block to send, and counts[0] is its
+/// size.
 struct Blocks {
   std::vector<std::int64_t> counts;
   std::vector<std::int64_t> displs;

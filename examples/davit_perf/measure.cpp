@@ -36,7 +36,8 @@ std::int64_t Meter::calibrate(Step const& step) {
     auto const batch = quickest * static_cast<double>(iterations);
     if (batch >= batch_us) return iterations;
     auto const growth = std::clamp(1.2 * batch_us / batch, 1.2, 10.0);
-    iterations = std::max(iterations + 1, static_cast<std::int64_t>(std::ceil(static_cast<double>(iterations) * growth)));
+    iterations =
+        std::max(iterations + 1, static_cast<std::int64_t>(std::ceil(static_cast<double>(iterations) * growth)));
   }
 }
 

@@ -11,7 +11,8 @@
 
 namespace perf {
 
-/// One call of one side: changes its input to that of round `round`, then runs. Collective; both sides change equally much.
+/// One call of one side: changes its input to that of round `round`, then runs. Collective; both sides change equally
+/// much.
 using Step = std::function<void(std::uint64_t round)>;
 
 /// What the samples of one side say, in microseconds a call.

@@ -35,23 +35,30 @@ constexpr char const* about =
 
 constexpr char const* notes =
     "How it measures: both sides use the same input, which changes before every call. A sample is the slowest rank's\n"
-    "time of a batch of at least 200 microseconds after a barrier, divided by its calls; davit's and the peer's batches\n"
-    "alternate. Times are medians (p50), p99 beside them. ratio = peer's time / davit's time: above 1 davit is faster.\n"
+    "time of a batch of at least 200 microseconds after a barrier, divided by its calls; davit's and the peer's "
+    "batches\n"
+    "alternate. Times are medians (p50), p99 beside them. ratio = peer's time / davit's time: above 1 davit is "
+    "faster.\n"
     "GB/s = bytes that a rank sends to all others, in 10^9, by davit's time.\n"
     "JSON: one object a line; davit_us, p99_us, peer_us and peer_p99_us in microseconds a call.\n"
-    "Settings of davit come from its environment (DAVIT_SLOT_BYTES, DAVIT_SLOTS, DAVIT_DIRECT_BYTES, DAVIT_TIMEOUT, ...).\n"
+    "Settings of davit come from its environment (DAVIT_SLOT_BYTES, DAVIT_SLOTS, DAVIT_DIRECT_BYTES, DAVIT_TIMEOUT, "
+    "...).\n"
     "Exit code: 0 ok, 1 a check FAILED, 2 usage, 3 system, peer or time-out.";
 
 constexpr char const* exchange_notes = "Sizes take the suffixes K, M, G and go from --min to --max in steps of 4.\n\n";
 
 constexpr char const* moe_notes =
-    "Phases: route (ids and weights to the ranks that need them), dispatch (rows to the experts, contiguous an expert),\n"
-    "combine (weighted results back, summed), total (dispatch and combine back to back, timed by itself). The experts'\n"
+    "Phases: route (ids and weights to the ranks that need them), dispatch (rows to the experts, contiguous an "
+    "expert),\n"
+    "combine (weighted results back, summed), total (dispatch and combine back to back, timed by itself). The "
+    "experts'\n"
     "results are the rows they received.\n"
-    "Peers: mpi is the recipe done well: one row a (token, rank) is packed, goes through MPI_Alltoallv and is expanded to\n"
+    "Peers: mpi is the recipe done well: one row a (token, rank) is packed, goes through MPI_Alltoallv and is expanded "
+    "to\n"
     "its experts; partial sums come back; lists and buffers are made in its route; it uses davit's own row kernels.\n"
     "mpi-expert is the careless recipe: one row a (token, expert) there and back, not expanded.\n"
-    "bytes in the JSON, and in GB/s: payload bytes that a rank sends to all others, the ranks' mean: one row a (token,\n"
+    "bytes in the JSON, and in GB/s: payload bytes that a rank sends to all others, the ranks' mean: one row a "
+    "(token,\n"
     "rank) for dispatch and combine, both for total; for route its tokens' ids and weights, once.\n\n";
 
 [[noreturn]] void refuse(std::string const& option, std::string const& value, std::string const& bound) {
@@ -64,14 +71,12 @@ void add_size(CLI::App& app, std::string const& name, std::int64_t& size, std::s
     if (!parsed || *parsed < 1) refuse(name, text, "a size of 1 or more, such as 4096, 64K or 4M");
     size = *parsed;
   };
-  app.add_option_function<std::string>(name, set, help)
-      ->type_name("SIZE")
-      ->default_str(support::format_size(size));
+  app.add_option_function<std::string>(name, set, help)->type_name("SIZE")->default_str(support::format_size(size));
 }
 
 template <class T>
-void add_choice(CLI::App& app, std::string const& name, std::map<std::string, T> const& choices, std::string const& initial,
-                std::string const& help, std::function<void(T)> set) {
+void add_choice(CLI::App& app, std::string const& name, std::map<std::string, T> const& choices,
+                std::string const& initial, std::string const& help, std::function<void(T)> set) {
   std::string bound;
   for (auto const& choice : choices) bound += (bound.empty() ? "" : "|") + choice.first;
   auto const find = [name, choices, bound, set = std::move(set)](std::string const& text) {
@@ -93,8 +98,9 @@ void add_common(CLI::App& app, Options& options, std::vector<std::string> const&
                 std::map<std::string, Skew> const& skews, std::string const& skew_help, int batches) {
   auto const set_device = [&options](std::string const& text) {
     if (text == "cuda") {
-      throw CLI::ValidationError("--device", "cuda: this build of davit has no CUDA backend (see davit_perf --version); "
-                                             "configure with -DDAVIT_WITH_CUDA=ON, or use --device host");
+      throw CLI::ValidationError("--device",
+                                 "cuda: this build of davit has no CUDA backend (see davit_perf --version); "
+                                 "configure with -DDAVIT_WITH_CUDA=ON, or use --device host");
     }
     if (std::ranges::find(devices, text) == devices.end()) refuse("--device", text, "host or cuda");
     options.device = text;
@@ -161,7 +167,8 @@ void add_moe(CLI::App& app, Options& options) {
   app.footer(moe_notes + std::string(notes));
   app.callback([&options] {
     if (options.top_k > options.experts) {
-      refuse("--top-k", std::to_string(options.top_k), "at most --experts, which is " + std::to_string(options.experts));
+      refuse("--top-k", std::to_string(options.top_k),
+             "at most --experts, which is " + std::to_string(options.experts));
     }
   });
 }
@@ -182,9 +189,10 @@ Parsed parse(int argc, char const* const* argv) {
   std::map<std::string, Skew> const pair_skews{
       {"uniform", Skew::uniform}, {"zipf", Skew::zipf}, {"all-to-one", Skew::all_to_one}};
   auto* const alltoallv = app.add_subcommand("alltoallv", "Every rank sends a block to every rank, itself included");
-  add_common(*alltoallv, options, {"mpi"}, pair_skews,
-             "Blocks: equal; for rank 0 most, by 1/n; for rank 0 alone. --min and --max give the mean of a rank's blocks",
-             exchange_batches);
+  add_common(
+      *alltoallv, options, {"mpi"}, pair_skews,
+      "Blocks: equal; for rank 0 most, by 1/n; for rank 0 alone. --min and --max give the mean of a rank's blocks",
+      exchange_batches);
   add_exchange(*alltoallv, options, "a pair of ranks");
 
   auto* const allgatherv = app.add_subcommand("allgatherv", "Every rank sends one block to all");

@@ -48,7 +48,7 @@ struct Options {
 /// Either options, or what to print instead of running.
 struct Parsed {
   std::optional<Options> options;
-  std::string text;                         ///< help, version or the error
+  std::string text;                        ///< help, version or the error
   support::Exit code = support::Exit::ok;  ///< usage: `text` belongs on stderr
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the user sees: a table on stdout, one JSON object a line in a file, progress on a terminal's stderr. Rank 0 alone
-/// writes; the calls are local and made by all.
+/// What the user sees: a table on stdout, one JSON object a line in a file, progress on a terminal's stderr. Rank 0
+/// alone writes; the calls are local and made by all.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Line {
   std::int64_t sent = 0;   ///< payload bytes of a rank to all others, the ranks' mean
   Result result;
   Check check = Check::off;
-  std::string phase;         ///< moe only, as the next
+  std::string phase;  ///< moe only, as the next
   std::int64_t tokens = 0;
 };
 

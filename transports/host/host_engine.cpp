@@ -25,6 +25,15 @@ void HostEngine::take(Lane lane, T const& op) {
   queue.waiting.emplace_back(op);
 }
 
+// Instantiated here, since the header's submit() calls them wherever the compiler sees through the interface.
+template void HostEngine::take(Lane, CopyOp const&);
+template void HostEngine::take(Lane, ZeroOp const&);
+template void HostEngine::take(Lane, RaiseOp const&);
+template void HostEngine::take(Lane, HoldOp const&);
+template void HostEngine::take(Lane, MoveRowsOp const&);
+template void HostEngine::take(Lane, SumRowsOp const&);
+template void HostEngine::take(Lane, FetchOp const&);
+
 bool HostEngine::run(CopyOp& op) {
   std::memcpy(op.to, op.from, op.bytes);
   return true;

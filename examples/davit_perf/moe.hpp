@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// moe: the tokens and their choices, and the sides that move them.
+///
+/// Notation as in davit/expert_group.hpp: R ranks, E experts, L experts on this rank, T tokens, K top_k, H hidden.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "davit/communicator.hpp"
+#include "davit/dtype.hpp"
+#include "examples/davit_perf/options.hpp"
+#include "examples/support/buffer.hpp"
+#include "examples/support/world.hpp"
+
+namespace perf {
+
+/// Which rank holds which expert: contiguous blocks, the first E mod R ranks hold one more.
+class ExpertMap {
+ public:
+  ExpertMap(std::int64_t experts, int ranks);
+  [[nodiscard]] std::int64_t experts() const noexcept { return static_cast<std::int64_t>(owners_.size()); }
+  [[nodiscard]] int owner(std::int32_t expert) const noexcept { return owners_[static_cast<std::size_t>(expert)]; }
+  [[nodiscard]] std::int64_t first(int rank) const noexcept { return firsts_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] std::int64_t count(int rank) const noexcept { return first(rank + 1) - first(rank); }
+
+ private:
+  std::vector<int> owners_;
+  std::vector<std::int64_t> firsts_;
+};
+
+/// One batch of tokens on this rank, the input of all sides.
+class MoeProblem {
+ public:
+  MoeProblem(Options const& options, std::int64_t tokens, support::World const& world);
+
+  // Give the input of `round`: a few tokens swap their choices; one element of every 16th row of `rows` changes.
+  void change_choices(std::uint64_t round) noexcept;
+  void change_rows(std::byte* rows, std::int64_t count, std::uint64_t round) const noexcept;
+  void change_x(std::uint64_t round) noexcept { change_rows(x_.data(), tokens_, round); }
+
+  [[nodiscard]] std::int64_t tokens() const noexcept { return tokens_; }
+  [[nodiscard]] std::int64_t top_k() const noexcept { return top_k_; }
+  [[nodiscard]] std::int64_t hidden() const noexcept { return hidden_; }
+  [[nodiscard]] davit::Dtype dtype() const noexcept { return dtype_; }
+  [[nodiscard]] std::size_t row_bytes() const noexcept { return static_cast<std::size_t>(hidden_) * size_of(dtype_); }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] ExpertMap const& map() const noexcept { return map_; }
+
+  [[nodiscard]] std::byte const* x() const noexcept { return x_.data(); }             ///< [T, H]
+  [[nodiscard]] std::span<std::int32_t const> ids() const noexcept { return ids_; }   ///< [T, K], distinct in a token
+  [[nodiscard]] std::span<float const> weights() const noexcept { return weights_; }  ///< [T, K], sum 1 in a token
+  [[nodiscard]] std::span<std::int32_t const> ids_of(std::int64_t token) const noexcept;  ///< [K]
+  [[nodiscard]] std::span<float const> weights_of(std::int64_t token) const noexcept;     ///< [K]
+
+ private:
+  void draw_choices(Options const& options);
+  void draw_rows();
+
+  std::int64_t tokens_;
+  std::int64_t top_k_;
+  std::int64_t hidden_;
+  davit::Dtype dtype_;
+  int rank_;
+  int ranks_;
+  std::uint64_t seed_;
+  ExpertMap map_;
+  support::Buffer x_;
+  std::vector<std::int32_t> ids_;
+  std::vector<float> weights_;
+};
+
+/// One way to route, dispatch and combine. Memory is its own, made in the first route, and kept.
+class MoeSide {
+ public:
+  explicit MoeSide(MoeProblem const& problem) : problem_(problem) {
+    output_.ensure(static_cast<std::size_t>(problem.tokens()) * problem.row_bytes());
+  }
+  MoeSide(MoeSide const&) = delete;
+  MoeSide& operator=(MoeSide const&) = delete;
+  virtual ~MoeSide() = default;
+
+  // Collective.
+  virtual void route() = 0;     ///< the problem's present ids and weights
+  virtual void dispatch() = 0;  ///< the problem's present x into received()
+  virtual void combine() = 0;   ///< received(), now the experts' results, into output()
+
+  /// Rows of each local expert, [L], after route.
+  [[nodiscard]] virtual std::vector<std::int64_t> expert_counts() const = 0;
+  /// For each row of the layout by_expert, where it lies in received(). For checks.
+  [[nodiscard]] virtual std::vector<std::int64_t> by_expert() const = 0;
+
+  [[nodiscard]] std::byte* received() const noexcept { return received_.data(); }
+  [[nodiscard]] std::int64_t received_rows() const noexcept { return received_rows_; }
+  [[nodiscard]] std::byte* output() const noexcept { return output_.data(); }  ///< [T, H]
+
+ protected:
+  void expect_rows(std::int64_t rows) {
+    received_rows_ = rows;
+    received_.ensure(static_cast<std::size_t>(rows) * problem_.row_bytes());
+  }
+  MoeProblem const& problem_;
+
+ private:
+  std::int64_t received_rows_ = 0;
+  support::Buffer received_;
+  support::Buffer output_;
+};
+
+[[nodiscard]] std::unique_ptr<MoeSide> make_davit_moe(MoeProblem const& problem, davit::Communicator& comm);
+[[nodiscard]] std::unique_ptr<MoeSide> make_mpi_moe(MoeProblem const& problem, support::World const& world);
+[[nodiscard]] std::unique_ptr<MoeSide> make_mpi_expert_moe(MoeProblem const& problem, support::World const& world);
+
+/// Rows whose length is that of a row of the problem, between arrays: MPI_Alltoallv counted in rows, so that the bytes
+/// may be more than an int holds.
+class MpiRows {
+ public:
+  MpiRows(std::size_t row_bytes, MPI_Comm comm);
+  MpiRows(MpiRows const&) = delete;
+  MpiRows& operator=(MpiRows const&) = delete;
+  ~MpiRows();
+  void alltoallv(std::byte const* send, std::vector<int> const& send_rows, std::vector<int> const& send_places,
+                 std::byte* recv, std::vector<int> const& recv_rows, std::vector<int> const& recv_places) const;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Datatype type_{};
+};
+
+/// Sums before each element: where each block begins. @return the total.
+int places_of(std::vector<int> const& counts, std::vector<int>& places);
+
+}  // namespace perf

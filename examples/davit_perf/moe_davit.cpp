@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
+#include "davit/expert_group.hpp"
+#include "examples/davit_perf/moe.hpp"
+
+namespace perf {
+namespace {
+
+class DavitMoe final : public MoeSide {
+ public:
+  DavitMoe(MoeProblem const& problem, davit::Communicator& comm)
+      : MoeSide(problem),
+        group_(comm, {.experts = problem.map().experts(),
+                      .top_k = problem.top_k(),
+                      .hidden = problem.hidden(),
+                      .max_tokens = problem.tokens(),
+                      .dtype = problem.dtype()}) {}
+
+  void route() override {
+    routing_ = group_.route(problem_.ids(), problem_.weights());
+    expect_rows(routing_.rows(davit::Layout::by_expert));
+  }
+
+  void dispatch() override {
+    static_cast<void>(group_.dispatch(routing_, problem_.x(), davit::ReceiveInto{.rows = received()}));
+  }
+
+  void combine() override { group_.combine(routing_, received(), output()); }
+
+  [[nodiscard]] std::vector<std::int64_t> expert_counts() const override {
+    auto const counts = routing_.counts().expert_counts;
+    return {counts.begin(), counts.end()};
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> by_expert() const override {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(received_rows()));
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+
+ private:
+  davit::ExpertGroup group_;
+  davit::Routing routing_;
+};
+
+}  // namespace
+
+std::unique_ptr<MoeSide> make_davit_moe(MoeProblem const& problem, davit::Communicator& comm) {
+  return std::make_unique<DavitMoe>(problem, comm);
+}
+
+}  // namespace perf

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/davit_perf/operations.hpp"
+
+#include <algorithm>
+
+namespace perf {
+
+bool all_equal(Bench const& bench, std::string const& what, std::span<std::byte const> of_davit,
+               std::span<std::byte const> of_peer) {
+  std::string difference;
+  if (of_davit.size() != of_peer.size()) {
+    difference =
+        std::to_string(of_davit.size()) + " bytes by davit, " + std::to_string(of_peer.size()) + " by the peer";
+  } else if (auto const at = std::ranges::mismatch(of_davit, of_peer).in1; at != of_davit.end()) {
+    difference =
+        "byte " + std::to_string(at - of_davit.begin()) + " of " + std::to_string(of_davit.size()) + " differs";
+  }
+  if (!difference.empty()) {
+    bench.world.tell("davit_perf", "check FAILED: " + what + ": " + difference, support::Told::by_itself);
+  }
+  return bench.world.all(difference.empty());
+}
+
+davit::Stats moved_by(Bench const& bench, std::function<void()> const& call) {
+  auto const before = bench.comm.stats();
+  call();
+  auto const after = bench.comm.stats();
+  davit::Stats moved;
+  for (auto const field : {&davit::Stats::rows_up, &davit::Stats::rows_down, &davit::Stats::rows_slack,
+                           &davit::Stats::bytes_up, &davit::Stats::bytes_down, &davit::Stats::bytes_direct,
+                           &davit::Stats::bytes_kept, &davit::Stats::bytes_ids, &davit::Stats::chunks_up}) {
+    moved.*field = static_cast<std::uint64_t>(bench.world.sum(static_cast<std::int64_t>(after.*field - before.*field)));
+  }
+  return moved;
+}
+
+}  // namespace perf

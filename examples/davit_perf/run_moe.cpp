@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <set>
+
+#include "examples/davit_perf/moe.hpp"
+#include "examples/davit_perf/moe_check.hpp"
+#include "examples/davit_perf/operations.hpp"
+#include "examples/support/sizes.hpp"
+
+namespace perf {
+namespace {
+
+/// What must cross at least, counted from the choices. All ranks together once summed.
+struct Ideal {
+  std::int64_t rows_up = 0;    ///< tokens that another rank needs: a row goes up once
+  std::int64_t rows_down = 0;  ///< (token, other rank): a row comes down once for each rank that needs it
+};
+
+Ideal ideal_of(Bench const& bench, MoeProblem const& problem) {
+  Ideal ideal;
+  for (std::int64_t token = 0; token < problem.tokens(); ++token) {
+    std::set<int> owners;
+    for (auto const id : problem.ids_of(token)) owners.insert(problem.map().owner(id));
+    owners.erase(problem.rank());
+    ideal.rows_up += owners.empty() ? 0 : 1;
+    ideal.rows_down += static_cast<std::int64_t>(owners.size());
+  }
+  return {bench.world.sum(ideal.rows_up), bench.world.sum(ideal.rows_down)};
+}
+
+struct Phase {
+  char const* name;
+  Step (*step)(MoeProblem& problem, MoeSide& side);
+};
+
+// route comes last of the parts, since it changes the choices that the others go by; total needs a fresh routing.
+constexpr std::array phases{Phase{"dispatch",
+                                  [](MoeProblem& problem, MoeSide& side) -> Step {
+                                    return [&](std::uint64_t round) {
+                                      problem.change_x(round);
+                                      side.dispatch();
+                                    };
+                                  }},
+                            Phase{"combine",
+                                  [](MoeProblem& problem, MoeSide& side) -> Step {
+                                    return [&](std::uint64_t round) {
+                                      problem.change_rows(side.received(), side.received_rows(), round);
+                                      side.combine();
+                                    };
+                                  }},
+                            Phase{"total",
+                                  [](MoeProblem& problem, MoeSide& side) -> Step {
+                                    return [&](std::uint64_t round) {
+                                      problem.change_x(round);
+                                      side.dispatch();
+                                      side.combine();
+                                    };
+                                  }},
+                            Phase{"route", [](MoeProblem& problem, MoeSide& side) -> Step {
+                                    return [&](std::uint64_t round) {
+                                      problem.change_choices(round);
+                                      side.route();
+                                    };
+                                  }}};
+
+std::int64_t bytes_of(std::string const& phase, Ideal const& ideal, MoeProblem const& problem) {
+  if (phase == "route") {
+    auto const choice = static_cast<std::int64_t>(sizeof(std::int32_t) + sizeof(float));
+    return problem.tokens() * problem.top_k() * choice;
+  }
+  auto const one_way = ideal.rows_down * static_cast<std::int64_t>(problem.row_bytes()) / problem.ranks();
+  return phase == "total" ? 2 * one_way : one_way;
+}
+
+std::string format_moved(char const* phase, davit::Stats const& moved, std::int64_t least_up, std::int64_t least_down) {
+  auto const rows = [](std::uint64_t count) { return std::to_string(count); };
+  auto const bytes = [](std::uint64_t count) { return support::format_size(static_cast<std::int64_t>(count)); };
+  return std::string(phase) + " moved, all ranks together: rows up " + rows(moved.rows_up) + " (least " +
+         std::to_string(least_up) + "), rows down " + rows(moved.rows_down) + " (least " + std::to_string(least_down) +
+         "), slack " + rows(moved.rows_slack) + "; bytes up " + bytes(moved.bytes_up) + ", down " +
+         bytes(moved.bytes_down) + ", direct " + bytes(moved.bytes_direct);
+}
+
+void note_moved(Bench const& bench, MoeSide& davit, Ideal const& ideal) {
+  auto const route = moved_by(bench, [&] { davit.route(); });
+  bench.report.note("route published, all ranks together: " + std::to_string(route.bytes_ids) +
+                    " bytes of ids and weights");
+  auto const dispatch = moved_by(bench, [&] { davit.dispatch(); });
+  bench.report.note(format_moved("dispatch", dispatch, ideal.rows_up, ideal.rows_down));
+  // A partial row has one reader, so as many go up as come down.
+  auto const combine = moved_by(bench, [&] { davit.combine(); });
+  bench.report.note(format_moved("combine", combine, ideal.rows_down, ideal.rows_down));
+}
+
+bool measure(Bench const& bench, std::string const& peer_name, std::int64_t tokens) {
+  auto const& options = bench.options;
+  auto const progress = [&](std::string const& what) {
+    bench.report.progress("moe " + std::to_string(tokens) + " tokens beside " + peer_name + ": " + what);
+  };
+  progress("set-up");
+  MoeProblem problem(options, tokens, bench.world);
+  auto const davit = make_davit_moe(problem, bench.comm);
+  bool const careless = peer_name == "mpi-expert";
+  auto const peer = careless ? make_mpi_expert_moe(problem, bench.world) : make_mpi_moe(problem, bench.world);
+  auto const sums = careless ? Sums::other_steps : Sums::same_steps;
+
+  if (options.check) progress("check");
+  bool ok = !options.check || check_moe(bench, problem, *davit, *peer, sums);
+  auto const ideal = ideal_of(bench, problem);
+  std::array<Line, phases.size()> lines;
+  davit->route();
+  peer->route();
+  davit->dispatch();
+  peer->dispatch();
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    auto const& [name, step] = phases.at(i);
+    progress(name);
+    auto const bytes = bytes_of(name, ideal, problem);
+    lines.at(i) = {.peer = peer_name,
+                   .bytes = bytes,
+                   .sent = bytes,
+                   .result = bench.meter.compare(step(problem, *davit), step(problem, *peer)),
+                   .check = Check::off,
+                   .phase = name,
+                   .tokens = tokens};
+  }
+  if (options.check && !check_moe(bench, problem, *davit, *peer, sums)) ok = false;
+  std::rotate(lines.begin(), lines.end() - 1, lines.end());  // route is what a user does first
+  for (auto& line : lines) {
+    if (options.check) line.check = ok ? Check::ok : Check::failed;
+    bench.report.add(line);
+  }
+  if (options.verbose) note_moved(bench, *davit, ideal);
+  return ok;
+}
+
+}  // namespace
+
+bool run_moe(Bench const& bench) {
+  bool ok = true;
+  for (auto const& peer : bench.options.peers) {
+    bench.report.begin_table(peer);
+    for (auto const tokens : bench.options.tokens) {
+      if (!measure(bench, peer, tokens)) ok = false;
+    }
+    bench.report.end_table();
+  }
+  return ok;
+}
+
+}  // namespace perf
