@@ -174,7 +174,7 @@ void MpiBootstrap::find_nodes(int pretended, Deadline deadline) {
   guard("bootstrap set-up", [&] {
     MPI_Comm shared = no_comm;
     check(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, bootstrap::no_info, &shared), "MPI_Comm_split_type");
-    int const code = MPI_Bcast(&mine.shared_with, 1, MPI_INT, 0, shared);
+    int const code = MPI_Bcast(&mine.shared_with, 1, bootstrap::int_type, 0, shared);
     MPI_Comm_free(&shared);
     check(code, "MPI_Bcast");
   });

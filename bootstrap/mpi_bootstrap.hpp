@@ -29,6 +29,7 @@ inline MPI_Comm const no_comm = MPI_COMM_NULL;
 inline MPI_Comm const world = MPI_COMM_WORLD;
 inline MPI_Request const no_request = MPI_REQUEST_NULL;
 inline MPI_Datatype const byte_type = MPI_BYTE;
+inline MPI_Datatype const int_type = MPI_INT;
 inline MPI_Info const no_info = MPI_INFO_NULL;
 inline MPI_Errhandler const errors_return = MPI_ERRORS_RETURN;
 inline MPI_Status* const no_status = MPI_STATUS_IGNORE;

@@ -70,7 +70,7 @@ Card Alltoallv::terms(int peer) const {
 
 std::uint64_t Alltoallv::chunks_of(std::uint64_t bytes) const noexcept {
   auto const slot = comm_.mesh->geometry().slot_bytes;
-  return (bytes + slot - 1) / slot;
+  return bytes <= slot ? (bytes == 0 ? 0 : 1) : (bytes + slot - 1) / slot;
 }
 
 bool Alltoallv::may_push_direct(int peer) const {

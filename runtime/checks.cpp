@@ -70,18 +70,18 @@ Blocks checked_blocks(char const* operation, char const* side, int ranks, void* 
                      std::to_string(in_counts ? counts.size() : displs.size()) + " entries, must have " +
                      std::to_string(ranks) + ", one a rank");
   }
-  auto const bound = INT64_MAX / size;
   bool any = false;
   for (std::size_t peer = 0; peer < entries; ++peer) {
     if (counts[peer] < 0) refuse(entry("_counts", peer), counts[peer], "0 or more");
     if (counts[peer] == 0) continue;
     any = true;
     if (displs[peer] < 0) refuse(entry("_displs", peer), displs[peer], "0 or more where the count is not 0");
+    std::int64_t end = 0;
+    if (!__builtin_add_overflow(displs[peer], counts[peer], &end) && !__builtin_mul_overflow(end, size, &end)) continue;
+    auto const bound = INT64_MAX / size;
     if (counts[peer] > bound) refuse(entry("_counts", peer), counts[peer], "at most " + std::to_string(bound));
-    if (displs[peer] > bound - counts[peer]) {
-      refuse(entry("_displs", peer), displs[peer],
-             "at most " + std::to_string(bound - counts[peer]) + " for a count of " + std::to_string(counts[peer]));
-    }
+    refuse(entry("_displs", peer), displs[peer],
+           "at most " + std::to_string(bound - counts[peer]) + " for a count of " + std::to_string(counts[peer]));
   }
   if (any && data == nullptr) throw UsageError("davit: " + name(" is null, but ") + side + "_counts are not all 0");
   Blocks const blocks{static_cast<std::byte*>(data), counts, displs, dtype};

@@ -17,7 +17,10 @@ Mesh::Mesh(int rank, Geometry const& geometry, std::string const& directory, Sta
       readers_(geometry.slots) {
   segment_.reserve(0, geometry.control_bytes());
   own_.initialise(segment_.ticket().nonce, start.number, start.chunk);
-  for (auto& peer : peers_) peer.pushed = peer.pulled = start.chunk;
+  for (auto& peer : peers_) {
+    peer.pushed = peer.pulled = peer.credited = start.chunk;
+    peer.cards_done = start.number - 1;
+  }
   of(rank).outbox = own_;
 }
 
@@ -35,8 +38,11 @@ void Mesh::mark_prepared() noexcept {
   prepared_ = true;
 }
 
-bool Mesh::can_post(int peer, std::uint32_t number) const noexcept {
-  return has_reached(load_acquire(own_.credit(peer).cards), number - kCardRing);
+bool Mesh::can_post(int peer, std::uint32_t number) noexcept {
+  auto& done = of(peer).cards_done;
+  if (has_reached(done, number - kCardRing)) return true;
+  done = load_acquire(own_.credit(peer).cards);
+  return has_reached(done, number - kCardRing);
 }
 
 void Mesh::post(int peer, std::uint32_t number, Card card) noexcept {
@@ -84,12 +90,22 @@ void Mesh::done_with_card(int peer, std::uint32_t number) noexcept {
 
 std::uint32_t Mesh::place(std::uint32_t number, int step, std::uint64_t chunk) const noexcept {
   // Calls and steps start one after the other around the ring, so that short blocks find free slots without waiting.
-  auto const steps = std::uint64_t{geometry_.ranks} - 1;
-  return static_cast<std::uint32_t>((number * steps + static_cast<std::uint64_t>(step - 1) + chunk) % geometry_.slots);
+  auto const start = number * (geometry_.ranks - 1) + static_cast<std::uint32_t>(step - 1);
+  auto const slots = geometry_.slots;
+  auto const turn = static_cast<std::uint32_t>(chunk < slots ? chunk : chunk % slots);
+  return (start % slots + turn) % slots;
+}
+
+bool Mesh::is_credited(int peer, std::uint32_t chunk) noexcept {
+  auto& credited = of(peer).credited;
+  if (has_reached(credited, chunk)) return true;
+  credited = load_acquire(own_.credit(peer).chunks);
+  return has_reached(credited, chunk);
 }
 
 std::byte* Mesh::begin_push(Engine& engine, std::uint32_t place) {
   for (auto const& reader : readers_[place]) {
+    if (is_credited(reader.peer, reader.chunk)) continue;
     engine.submit(Lane::up, HoldOp{&own_.credit(reader.peer).chunks, reader.chunk, reader.peer, Awaited::credit});
   }
   return own_.slot(place);
@@ -130,7 +146,10 @@ void Mesh::drop(int peer, Card const& card) noexcept {
   store_release(there.outbox.credit(rank_).chunks, there.pulled);
 }
 
-void Mesh::forgive(int peer) noexcept { store_release(own_.credit(peer).chunks, of(peer).pushed); }
+void Mesh::forgive(int peer) noexcept {
+  of(peer).credited = of(peer).pushed;
+  store_release(own_.credit(peer).chunks, of(peer).pushed);
+}
 
 void Mesh::hold_for_credit(Engine& engine, int peer) {
   engine.submit(Lane::up, HoldOp{&own_.credit(peer).chunks, of(peer).pushed, peer, Awaited::credit});

@@ -54,7 +54,7 @@ class Mesh {
 
   // --- Cards. A call posts one to each peer, and is done with the peer's once it knows what it says.
 
-  [[nodiscard]] bool can_post(int peer, std::uint32_t number) const noexcept;
+  [[nodiscard]] bool can_post(int peer, std::uint32_t number) noexcept;
   /// `number` and `base` are filled in.
   void post(int peer, std::uint32_t number, Card card) noexcept;
   /// Writes the reason that cards with kCardRefused point to; all rings must have room.
@@ -107,11 +107,15 @@ class Mesh {
     Outbox outbox;
     std::uint32_t pushed;  ///< chunks pushed to it, ever
     std::uint32_t pulled;  ///< chunks pulled from it, ever
+    // What its credit line said when it was last looked at: as long as that is enough, the line stays in its cache.
+    std::uint32_t credited;
+    std::uint32_t cards_done;
     int pid = 0;
     std::shared_ptr<ProcessWatch const> watch;
   };
 
   void mark_prepared() noexcept;
+  [[nodiscard]] bool is_credited(int peer, std::uint32_t chunk) noexcept;
   [[nodiscard]] Peer& of(int peer) noexcept { return peers_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] Peer const& of(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }
 

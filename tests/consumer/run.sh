@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh CMAKE BUILD_DIR COMPILER: installs the build into a fresh prefix; builds and runs project/ against it twice.
+# run.sh CMAKE GENERATOR BUILD_DIR COMPILER: installs the build into a fresh prefix; builds and runs project/ against it twice.
 set -euo pipefail
-cmake=$1 build=$2 compiler=$3
+cmake=$1 generator=$2 build=$3 compiler=$4
 project=$(cd "$(dirname "$0")" && pwd)/project
 work=$build/consumer
 rm -rf "$work"
@@ -15,7 +15,7 @@ mv "$work/prefix" "$work/moved"
 prefix=$work/moved
 
 echo "== find_package"
-"$cmake" -S "$project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler"
+"$cmake" -G "$generator" -S "$project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler"
 "$cmake" --build "$work/cmake"
 "$work/cmake/consumer"
 
