@@ -12,6 +12,9 @@ function(davit_fill target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_definitions(${target} PUBLIC OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)
   target_link_libraries(${target} PUBLIC MPI::MPI_C Threads::Threads PRIVATE PkgConfig::hwloc)
+  if(DAVIT_HAS_CUDA)  # cudart in the archive form, never libcuda: the library must load where there is no driver
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+  endif()
 endfunction()
 
 add_library(davit)

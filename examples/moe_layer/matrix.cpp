@@ -6,29 +6,25 @@
 namespace moe {
 namespace {
 
-/// Adds `rows` rows at once, so that a row of `w` is read once for all of them; the inner loop becomes vector code.
-template <std::size_t rows>
-void multiply_rows(float const* x, std::size_t m, float const* w, std::size_t n, float* y) {
-  std::fill_n(y, rows * n, 0.0F);
-  for (std::size_t i = 0; i < m; ++i) {
-    float const* const from = w + i * n;
-    for (std::size_t j = 0; j < n; ++j) {
-      for (std::size_t row = 0; row < rows; ++row) y[row * n + j] += x[row * m + i] * from[j];
-    }
-  }
+/// to += factor * from. It becomes vector code since neither may lie in the other.
+void add_scaled(float factor, float const* __restrict from, float* __restrict to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] += factor * from[i];
 }
 
 }  // namespace
 
 void multiply(std::span<float const> x, std::span<float const> w, std::span<float> y, std::size_t rows) {
-  constexpr std::size_t together = 4;
-  auto const m = rows > 0 ? x.size() / rows : 0;
-  auto const n = rows > 0 ? y.size() / rows : 0;
-  std::size_t row = 0;
-  for (; row + together <= rows; row += together) {
-    multiply_rows<together>(x.data() + row * m, m, w.data(), n, y.data() + row * n);
+  if (rows == 0) return;
+  auto const m = x.size() / rows;
+  auto const n = y.size() / rows;
+  std::ranges::fill(y, 0.0F);
+  constexpr std::size_t together = 4;  // rows of y that stay in the nearest cache while all of w passes by
+  for (std::size_t first = 0; first < rows; first += together) {
+    auto const last = std::min(rows, first + together);
+    for (std::size_t i = 0; i < m; ++i) {
+      for (auto row = first; row < last; ++row) add_scaled(x[row * m + i], w.data() + i * n, y.data() + row * n, n);
+    }
   }
-  for (; row < rows; ++row) multiply_rows<1>(x.data() + row * m, m, w.data(), n, y.data() + row * n);
 }
 
 }  // namespace moe

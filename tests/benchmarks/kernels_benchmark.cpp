@@ -100,7 +100,7 @@ void register_variant(KernelTable const& kernels) {
   std::string const variant = kernels.name;
   for (Sum const& sum : sums) {
     for (Place const& place : sum_places) {
-      for (std::size_t const columns : {std::size_t{2048}, std::size_t{7168}}) {
+      for (std::size_t const columns : {2048U, 7168U}) {
         auto const name = "sum_row/" + variant + "/" + sum.name + "/" + place.name + "/" + std::to_string(columns);
         benchmark::RegisterBenchmark(name.c_str(), sum_rows, std::cref(kernels), std::cref(sum), std::cref(place),
                                      columns);
@@ -109,7 +109,7 @@ void register_variant(KernelTable const& kernels) {
   }
   for (Stores const stores : {Stores::cached, Stores::streaming}) {
     for (Place const& place : move_places) {
-      for (std::size_t const row_bytes : {64, 192, 1024, 4096, 14336}) {
+      for (std::size_t const row_bytes : {64U, 192U, 1024U, 4096U, 14336U}) {
         auto const name = "move_rows/" + variant + (stores == Stores::cached ? "/cached/" : "/streaming/") +
                           place.name + "/" + std::to_string(row_bytes);
         benchmark::RegisterBenchmark(name.c_str(), move_rows, std::cref(kernels), stores, std::cref(place), row_bytes);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that davit does in this program. It needs davit/expert_group.hpp and a davit::Communicator, nothing else.
+#include <memory>
+
+#include "davit/expert_group.hpp"
+#include "examples/moe_layer/layer.hpp"
+
+namespace moe {
+
+Layer make_davit_layer(davit::Communicator& comm, Options const& options, LocalExperts const& experts) {
+  // Once: what all batches have in common. Equal on all ranks.
+  auto const group = std::make_shared<davit::ExpertGroup>(comm, davit::ExpertGroupOptions{
+                                                                    .experts = options.experts,
+                                                                    .top_k = options.top_k,
+                                                                    .hidden = options.hidden,
+                                                                    .max_tokens = options.tokens,
+                                                                    .dtype = options.dtype,
+                                                                    .partial_dtype = options.partial_dtype,
+                                                                    .reduce_group = options.reduce_group,
+                                                                });
+
+  return [=, &options, &experts](Batch const& batch, std::byte* out, Stopwatch& watch) {
+    // Each rank says which experts its tokens go to. Ranks may bring different numbers of tokens, or none.
+    davit::Routing routing = group->route(batch.ids, batch.weights);
+    watch.done(Phase::route);
+
+    // Each row goes to the ranks of its experts, once a rank, and is laid out there as asked.
+    davit::Received received =
+        group->dispatch(routing, batch.rows.data(), {.layout = options.layout, .alignment = options.alignment});
+    watch.done(Phase::dispatch);
+
+    // The program's own work: results take the place of the rows they were made from.
+    experts.run(received);
+    watch.done(Phase::experts);
+
+    // Results go back to the tokens' owners, weighted and added; on the way each rank sums what its experts made.
+    group->combine(routing, received.data(), out, {.reduce = options.reduce});
+    watch.done(Phase::combine);
+  };
+}
+
+}  // namespace moe

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "examples/moe_layer/layer.hpp"
+#include "examples/support/mpi_moe.hpp"
+
+namespace moe {
+
+Layer make_mpi_layer(support::World const& world, Options const& options, LocalExperts const& experts) {
+  support::MpiMoe::Shape const shape{
+      .experts = options.experts, .top_k = options.top_k, .hidden = options.hidden, .dtype = options.dtype};
+  auto const exchange = std::make_shared<support::MpiMoe>(shape, world.comm());
+
+  return [=, &experts](Batch const& batch, std::byte* out, Stopwatch& watch) {
+    exchange->route(batch.ids, batch.weights);
+    watch.done(Phase::route);
+    exchange->dispatch(batch.rows.data());
+    watch.done(Phase::dispatch);
+    experts.run(exchange->received(), exchange->expert_counts());
+    watch.done(Phase::experts);
+    exchange->combine(out);
+    watch.done(Phase::combine);
+  };
+}
+
+}  // namespace moe

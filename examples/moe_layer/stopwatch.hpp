@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Takes the time of each phase of a batch, and notes what davit moved in it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "davit/communicator.hpp"
+#include "examples/support/world.hpp"
+
+namespace moe {
+
+enum class Phase : std::uint8_t { route, dispatch, experts, combine };
+constexpr std::size_t phases = 4;
+constexpr std::array<char const*, phases> phase_names{"route", "dispatch", "experts", "combine"};
+
+/// Of one batch on this rank, a number a phase.
+using Seconds = std::array<double, phases>;
+using Moved = std::array<davit::Stats, phases>;
+
+class Stopwatch {
+ public:
+  Stopwatch(support::World const& world, davit::Communicator const& comm) : world_(world), comm_(comm) {}
+
+  /// Collective: the next phase begins when all ranks are here, so that no phase pays for the ranks' unequal last one.
+  void start();
+  /// Collective, as start: this rank's phase ended when it called.
+  void done(Phase phase);
+
+  [[nodiscard]] Seconds const& seconds() const noexcept { return seconds_; }
+  [[nodiscard]] Moved const& moved() const noexcept { return moved_; }
+
+ private:
+  support::World const& world_;
+  davit::Communicator const& comm_;
+  std::chrono::steady_clock::time_point begin_;
+  davit::Stats before_;
+  Seconds seconds_{};
+  Moved moved_{};
+};
+
+/// Field by field.
+[[nodiscard]] davit::Stats operator-(davit::Stats const& after, davit::Stats const& before) noexcept;
+davit::Stats& operator+=(davit::Stats& sum, davit::Stats const& more) noexcept;
+/// Collective: all ranks together.
+[[nodiscard]] davit::Stats sum_of(support::World const& world, davit::Stats const& mine);
+
+}  // namespace moe
