@@ -16,16 +16,6 @@ namespace {
 // A death must be seen within 100 ms; each look is a system call a peer.
 constexpr auto kDeathLookInterval = std::chrono::milliseconds(20);
 
-std::string text_of(std::exception_ptr const& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (std::exception const& e) {
-    return e.what();
-  } catch (...) {
-    return "unknown failure";
-  }
-}
-
 }  // namespace
 
 CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
@@ -139,11 +129,19 @@ void CommunicatorState::wait_until_done(Task& task) {
 bool CommunicatorState::advance_head() {
   auto& task = *queue_.front();
   try {
-    if (!task.advance()) return task.moved();
+    if (!task.advance()) {
+      if (task.moved()) task.deadline = {};  // it bounds each wait, not the whole of a long transfer
+      return task.moved();
+    }
     finish_head(task.error);
-  } catch (...) {
-    auto const text = text_of(std::current_exception());
-    fail(rank, task.number, std::current_exception(), text);
+  } catch (PeerError const& error) {
+    auto const text = error.what() + where(task.number);
+    fail(error.rank(), task.number, std::make_exception_ptr(PeerError(text, error.rank())), text);
+  } catch (SystemError const& error) {
+    auto const text = error.what() + where(task.number);
+    fail(rank, task.number, std::make_exception_ptr(SystemError(text)), text);
+  } catch (std::exception const& error) {
+    fail(rank, task.number, std::current_exception(), error.what() + where(task.number));
   }
   return true;
 }
@@ -161,10 +159,9 @@ void CommunicatorState::look_after() {
   if (queue_.empty()) return;
   auto& task = *queue_.front();
   auto const now = std::chrono::steady_clock::now();
-  if (task.deadline == std::chrono::steady_clock::time_point{}) {
-    // Set at the first look, not at the start: most calls end before anybody needs to know the time.
-    task.deadline = now + (first_task_ ? options.first_timeout.value_or(options.timeout) : options.timeout);
-  }
+  auto const timeout = first_task_ ? options.first_timeout.value_or(options.timeout) : options.timeout;
+  // Set at the first look, not at the start: most calls end before anybody needs to know the time.
+  if (task.deadline == std::chrono::steady_clock::time_point{}) task.deadline = now + timeout;
   bool const look_for_death = now >= next_death_look_;
   if (look_for_death) next_death_look_ = now + kDeathLookInterval;
   awaited_.clear();
@@ -179,12 +176,12 @@ void CommunicatorState::look_after() {
     return;
   }
   if (now < task.deadline) return;
-  int const missing = awaited_.empty() ? -1 : awaited_.front();
-  std::string names;
   std::sort(awaited_.begin(), awaited_.end());
   awaited_.erase(std::unique(awaited_.begin(), awaited_.end()), awaited_.end());
+  std::string names;
   for (int const peer : awaited_) names += (names.empty() ? "" : ", ") + std::to_string(peer);
-  auto const text = "davit: " + task.phase() + " passed its deadline of " + std::to_string(options.timeout.count()) +
+  int const missing = awaited_.empty() ? -1 : awaited_.front();
+  auto const text = "davit: " + task.phase() + " passed its deadline of " + std::to_string(timeout.count()) +
                     " ms, waiting for rank " + names + where(task.number);
   fail(missing, task.number, std::make_exception_ptr(TimeoutError(text, missing)), text);
 }
@@ -201,7 +198,6 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
 }
 
 void CommunicatorState::refuse(std::uint32_t number, char const* text, bool blocking) {
-  ++stats.calls;
   auto refusal = std::make_shared<Refusal>(*this, number, text);
   if (blocking) {
     run(*refusal);

@@ -92,7 +92,7 @@ bool probe_direct(Bootstrap& bootstrap, host::DirectCopy const& direct, SharedSe
     std::uint64_t nonce = 0;
     try {
       direct.read(peer, addresses[static_cast<std::size_t>(peer)], reinterpret_cast<std::byte*>(&nonce), sizeof nonce);
-    } catch (SystemError const& error) {
+    } catch (PeerError const& error) {
       log(LogLevel::info, error.what());
     }
     can = nonce == outboxes.tickets[static_cast<std::size_t>(peer)].nonce ? 1 : 0;

@@ -19,6 +19,7 @@ bool Refusal::advance() {
     if (peer != comm_.rank && !mesh.can_post(peer, number)) return false;
   }
   moved_ = true;
+  ++comm_.stats.calls;
   mesh.set_reason(number, text_);
   for (int peer = 0; peer < comm_.size; ++peer) {
     if (peer == comm_.rank) continue;

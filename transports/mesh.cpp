@@ -177,6 +177,8 @@ std::optional<Trouble> Mesh::trouble(int peer, bool look_for_death) const {
 }
 
 void Mesh::set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept {
+  constexpr std::string_view prefix = "davit: ";  // whoever quotes it begins with the same
+  if (reason.starts_with(prefix)) reason.remove_prefix(prefix.size());
   auto& header = own_.header();
   auto const length = std::min<std::size_t>(reason.size(), kReasonBytes - 1);
   std::memcpy(header.reason, reason.data(), length);

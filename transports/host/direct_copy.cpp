@@ -22,8 +22,9 @@ std::size_t DirectCopy::read(int peer, std::uint64_t address, std::byte* to, std
   iovec const remote{reinterpret_cast<void*>(address), bytes};
   auto const copied = process_vm_readv(pid, &local, 1, &remote, 1, 0);
   if (copied > 0) return static_cast<std::size_t>(copied);
-  throw SystemError("davit: " + std::to_string(bytes) + " bytes of rank " + std::to_string(peer) +
-                    " cannot be read: " + (copied == 0 ? "nothing came" : std::strerror(errno)));
+  throw PeerError("davit: " + std::to_string(bytes) + " bytes of rank " + std::to_string(peer) +
+                      " cannot be read: " + (copied == 0 ? "nothing came" : std::strerror(errno)),
+                  peer);
 }
 
 }  // namespace davit::host

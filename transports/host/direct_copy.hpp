@@ -18,7 +18,7 @@ class DirectCopy {
   explicit DirectCopy(std::vector<int> pids) : pids_(std::move(pids)) {}
 
   /// Copies up to `bytes` from `address` in rank `peer`'s memory. @returns bytes copied, at least 1 for `bytes` > 0.
-  /// @throws SystemError naming the peer where the kernel refuses: its block is not readable, or it is gone.
+  /// @throws PeerError naming the peer where the kernel refuses: its block is not readable, or it is gone.
   std::size_t read(int peer, std::uint64_t address, std::byte* to, std::size_t bytes) const;
 
  private:
