@@ -49,7 +49,7 @@ Exit guarded_run(World const& world, int argc, char const* const* argv) {
       throw support::Failure(Exit::usage, "the ranks were started with different arguments", Told::by_root);
     }
     if (parsed.options) return run(world, *parsed.options);
-    if (world.is_root()) std::fputs((parsed.text + "\n").c_str(), parsed.code == Exit::ok ? stdout : stderr);
+    if (world.is_root()) std::fputs(parsed.text.c_str(), parsed.code == Exit::ok ? stdout : stderr);
     return parsed.code;
   } catch (support::Failure const& failure) {
     world.tell(program, failure.what(), failure.told());

@@ -11,6 +11,10 @@ namespace {
 constexpr double batch_us = 200;
 constexpr int warm_up_batches = 3;
 
+Times times_of(std::vector<double> const& samples) {
+  return {percentile(samples, 50), percentile(samples, 99), percentile(samples, 0)};
+}
+
 }  // namespace
 
 std::uint64_t Meter::take_rounds(std::uint64_t count) noexcept {
@@ -52,10 +56,7 @@ Result Meter::compare(Step const& davit, Step const& peer) {
     of_peer.push_back(sample(peer, iterations));
     if (!davit_first) of_davit.push_back(sample(davit, iterations));
   }
-  return {.davit = {percentile(of_davit, 50), percentile(of_davit, 99)},
-          .peer = {percentile(of_peer, 50), percentile(of_peer, 99)},
-          .batches = batches_,
-          .iterations = iterations};
+  return {.davit = times_of(of_davit), .peer = times_of(of_peer), .batches = batches_, .iterations = iterations};
 }
 
 double percentile(std::vector<double> samples, double percent) {

@@ -19,6 +19,7 @@ using Step = std::function<void(std::uint64_t round)>;
 struct Times {
   double p50 = 0;
   double p99 = 0;
+  double min = 0;
 };
 
 struct Result {

@@ -137,6 +137,8 @@ void Report::write_json(Line const& line) {
                                 {"version", davit::version()},
                                 {"batches", batches},
                                 {"iterations", iterations},
+                                {"davit_min_us", davit.min},
+                                {"peer_min_us", peer.min},
                                 {"skew", perf::name_of(options_.skew)},
                                 {"path", name_of(path_of(options_))},
                                 {"seed", options_.seed},

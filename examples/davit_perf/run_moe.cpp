@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 
 #include "examples/davit_perf/moe.hpp"
@@ -92,6 +94,19 @@ void note_moved(Bench const& bench, MoeSide& davit, Ideal const& ideal) {
   bench.report.note(format_moved("combine", combine, ideal.rows_down, ideal.rows_down));
 }
 
+/// Collective. @throws Failure (usage) if all ranks' rows could not be counted by int, as MPI does.
+void require_mpi_rows(Bench const& bench) {
+  auto const& options = bench.options;
+  auto const most = std::numeric_limits<int>::max() / (static_cast<double>(options.top_k) * bench.world.size());
+  auto const tokens = std::ranges::max(options.tokens);
+  if (static_cast<double>(tokens) <= most) return;
+  throw support::Failure(support::Exit::usage,
+                         "--tokens " + std::to_string(tokens) + ": MPI counts rows by int: at most " +
+                             std::to_string(static_cast<std::int64_t>(most)) + " with top_k " +
+                             std::to_string(options.top_k) + " and " + std::to_string(bench.world.size()) + " ranks",
+                         support::Told::by_root);
+}
+
 bool measure(Bench const& bench, std::string const& peer_name, std::int64_t tokens) {
   auto const& options = bench.options;
   auto const progress = [&](std::string const& what) {
@@ -137,6 +152,7 @@ bool measure(Bench const& bench, std::string const& peer_name, std::int64_t toke
 }  // namespace
 
 bool run_moe(Bench const& bench) {
+  require_mpi_rows(bench);
   bool ok = true;
   for (auto const& peer : bench.options.peers) {
     bench.report.begin_table(peer);

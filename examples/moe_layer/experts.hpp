@@ -35,14 +35,14 @@ class LocalExperts {
 
 /// What experts made of rows that each chose several of them.
 struct Results {
-  std::vector<std::byte> rows;    ///< one a choice, one expert after the other
-  std::vector<std::int64_t> at;   ///< for each of the choices [rows, K] its result in `rows`; -1: none
+  std::vector<std::byte> rows;   ///< one a choice, one expert after the other
+  std::vector<std::int64_t> at;  ///< for each of the choices [rows, K] its result in `rows`; -1: none
 };
 
 /// Applies each of `experts` experts to the rows that chose it. `ids` [rows, K]: 0 to experts - 1, or -1.
 /// @param apply as Expert::apply, for the expert with that number.
-[[nodiscard]] Results run_chosen(std::byte const* rows, std::size_t row_bytes, std::span<std::int32_t const> ids,
-                                 std::int64_t top_k, std::int64_t experts,
-                                 std::function<void(std::int64_t expert, std::byte* rows, std::int64_t count)> const& apply);
+[[nodiscard]] Results run_chosen(
+    std::byte const* rows, std::size_t row_bytes, std::span<std::int32_t const> ids, std::int64_t top_k,
+    std::int64_t experts, std::function<void(std::int64_t expert, std::byte* rows, std::int64_t count)> const& apply);
 
 }  // namespace moe

@@ -27,7 +27,8 @@ double median(std::vector<double> values) {
 /// One of the two exchanges, with what its batches came to.
 class Contestant {
  public:
-  Contestant(char const* name, Layer layer, Steps const& steps) : name_(name), layer_(std::move(layer)), steps_(steps) {}
+  Contestant(char const* name, Layer layer, Steps const& steps)
+      : name_(name), layer_(std::move(layer)), steps_(steps) {}
 
   void run(Batch const& batch, std::size_t row_bytes, Stopwatch& watch) {
     out_.resize(static_cast<std::size_t>(batch.tokens) * row_bytes);
@@ -121,7 +122,8 @@ Outcome run_job(World const& world, Options const& options) {
     Stopwatch watch(world, comm);
     for (std::size_t turn = 0; turn < contestants.size(); ++turn) {
       // Who goes second finds the experts in the caches, so they take turns.
-      contestants[(turn + static_cast<std::size_t>(number)) % contestants.size()].run(batch, options.row_bytes(), watch);
+      contestants[(turn + static_cast<std::size_t>(number)) % contestants.size()].run(batch, options.row_bytes(),
+                                                                                      watch);
       for (std::size_t phase = 0; phase < phases; ++phase) outcome.moved.at(phase) += watch.moved().at(phase);
     }
     reference.work_out(batch);

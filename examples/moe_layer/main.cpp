@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// moe_layer: a text through a Mixture-of-Experts layer spread over the ranks. See --help, and layer_davit.cpp for davit.
+// moe_layer: a text through a Mixture-of-Experts layer spread over the ranks. See --help, and layer_davit.cpp for
+// davit.
 #include <cstdio>
 
 #include "examples/moe_layer/job.hpp"

@@ -35,8 +35,7 @@ std::vector<float> random_matrix(std::uint64_t key, std::int64_t rows, std::int6
 }  // namespace
 
 Front::Front(Options const& options)
-    : options_(options),
-      gate_(random_matrix(key_of(options, Stream::gate), options.hidden, options.experts)) {}
+    : options_(options), gate_(random_matrix(key_of(options, Stream::gate), options.hidden, options.experts)) {}
 
 /// Nine parts the word, four its place: a word's experts are much the same everywhere, but no two rows are equal.
 void Front::embed(Token const& token, std::span<float> row) const {
@@ -50,9 +49,8 @@ void Front::choose(std::span<float const> scores, Batch& batch) const {
   std::iota(order.begin(), order.end(), 0);
   auto const score = [&](std::int32_t expert) { return scores[static_cast<std::size_t>(expert)]; };
   auto const last = order.begin() + static_cast<std::ptrdiff_t>(options_.top_k);
-  std::partial_sort(order.begin(), last, order.end(), [&](auto a, auto b) {
-    return score(a) > score(b) || (score(a) == score(b) && a < b);
-  });
+  std::partial_sort(order.begin(), last, order.end(),
+                    [&](auto a, auto b) { return score(a) > score(b) || (score(a) == score(b) && a < b); });
   float sum = 0;
   for (auto chosen = order.begin(); chosen != last; ++chosen) sum += std::exp(score(*chosen) - score(order.front()));
   for (auto chosen = order.begin(); chosen != last; ++chosen) {

@@ -18,9 +18,9 @@ namespace moe {
 /// A part of the text on this rank, ready to be sent.
 struct Batch {
   std::int64_t tokens = 0;
-  std::vector<std::byte> rows;      ///< [T, H] of the rows' dtype
-  std::vector<std::int32_t> ids;    ///< [T, K], best first, distinct in a token
-  std::vector<float> weights;       ///< [T, K], softmax over the K
+  std::vector<std::byte> rows;    ///< [T, H] of the rows' dtype
+  std::vector<std::int32_t> ids;  ///< [T, K], best first, distinct in a token
+  std::vector<float> weights;     ///< [T, K], softmax over the K
 };
 
 /// What stands before the experts: each token's row, and the gate that chooses its experts.

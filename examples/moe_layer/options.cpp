@@ -18,7 +18,8 @@ namespace {
 constexpr std::int64_t most = 1 << 20;
 
 constexpr char const* about =
-    "moe_layer sends the words of a text through one Mixture-of-Experts layer, spread over the ranks by davit, and compares\n"
+    "moe_layer sends the words of a text through one Mixture-of-Experts layer, spread over the ranks by davit, and "
+    "compares\n"
     "every result with the same layer worked out by each rank alone.\n"
     "\n"
     "  mpirun -n 4 moe_layer\n"
@@ -26,7 +27,8 @@ constexpr char const* about =
     "  mpirun -n 4 moe_layer --dtype f32 --reduce by_k";
 
 constexpr char const* notes =
-    "A token is a word: bytes between white space, cut after 16 characters of UTF-8, so that a text without spaces has\n"
+    "A token is a word: bytes between white space, cut after 16 characters of UTF-8, so that a text without spaces "
+    "has\n"
     "tokens too. Nothing else is asked of the bytes: any file will do, also one that is not UTF-8, or empty.\n"
     "Each rank takes the words of an equal part of the text, so the ranks' counts differ.\n"
     "Settings of davit come from its environment (DAVIT_TIMEOUT, DAVIT_SLOT_BYTES, DAVIT_SLOTS, ...).\n"
@@ -73,7 +75,8 @@ void add_choice(CLI::App& app, std::string const& option, Names<T> const& names,
 }
 
 template <class Number>
-CLI::Option* add_number(CLI::App& app, std::string const& option, Number& value, Number least, std::string const& help) {
+CLI::Option* add_number(CLI::App& app, std::string const& option, Number& value, Number least,
+                        std::string const& help) {
   return app.add_option(option, value, help)
       ->check(CLI::Range(least, static_cast<Number>(most)))
       ->type_name("N")

@@ -18,9 +18,9 @@ namespace moe {
 /// Where a sum is rounded on its way. Bits follow from this, the choices and the rows, and from nothing else.
 struct Steps {
   davit::Reduce reduce;
-  int reduce_group;       ///< ranks
-  davit::Dtype partial;   ///< of what a rank and a group have added
-  bool caller_sums;       ///< a rank's own sum is rounded to the rows' dtype first
+  int reduce_group;      ///< ranks
+  davit::Dtype partial;  ///< of what a rank and a group have added
+  bool caller_sums;      ///< a rank's own sum is rounded to the rows' dtype first
 };
 [[nodiscard]] Steps steps_of_davit(Options const& options, int ranks);
 [[nodiscard]] Steps steps_of_mpi(Options const& options, int ranks);

@@ -7,9 +7,9 @@ namespace {
 using Field = std::uint64_t davit::Stats::*;
 
 constexpr std::array<Field, 11> fields{
-    &davit::Stats::calls,      &davit::Stats::rows_up,      &davit::Stats::rows_down,  &davit::Stats::rows_slack,
-    &davit::Stats::bytes_up,   &davit::Stats::bytes_down,   &davit::Stats::bytes_direct, &davit::Stats::bytes_kept,
-    &davit::Stats::bytes_ids,  &davit::Stats::bytes_cards,  &davit::Stats::chunks_up};
+    &davit::Stats::calls,     &davit::Stats::rows_up,     &davit::Stats::rows_down,    &davit::Stats::rows_slack,
+    &davit::Stats::bytes_up,  &davit::Stats::bytes_down,  &davit::Stats::bytes_direct, &davit::Stats::bytes_kept,
+    &davit::Stats::bytes_ids, &davit::Stats::bytes_cards, &davit::Stats::chunks_up};
 
 }  // namespace
 

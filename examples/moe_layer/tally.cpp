@@ -30,8 +30,8 @@ void count(Batch const& batch, int rank, support::ExpertMap const& map, Tally& t
 
 Tally sum_of(support::World const& world, Tally const& mine) {
   Tally all = mine;
-  for (auto* const number : {&all.tokens, &all.choices, &all.choices_away, &all.tokens_away, &all.pairs_away,
-                             &all.tokens_kept}) {
+  for (auto* const number :
+       {&all.tokens, &all.choices, &all.choices_away, &all.tokens_away, &all.pairs_away, &all.tokens_kept}) {
     *number = world.sum(*number);
   }
   support::check(MPI_Allreduce(MPI_IN_PLACE, all.load.data(), static_cast<int>(all.load.size()), MPI_INT64_T, MPI_SUM,

@@ -103,9 +103,9 @@ class MpiMoe {
   ExpertMap map_;
   MpiRows rows_;
   MpiRows choices_;
-  std::vector<Pair> pairs_;                              // by (token, rank)
-  MpiRows::Blocks sent_, taken_;                         // own pairs included
-  MpiRows::Blocks sent_to_others_, taken_from_others_;   // the same places, but no own pairs
+  std::vector<Pair> pairs_;                             // by (token, rank)
+  MpiRows::Blocks sent_, taken_;                        // own pairs included
+  MpiRows::Blocks sent_to_others_, taken_from_others_;  // the same places, but no own pairs
   std::int64_t sent_total_ = 0;
   std::int64_t taken_total_ = 0;
   Buffer sent_choices_, taken_choices_;

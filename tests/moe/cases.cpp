@@ -34,8 +34,9 @@ void expect_scaled(Player const& player, std::vector<std::byte> const& out, floa
   EXPECT_EQ(wrong, 0U) << "that many elements of " << batch.text() << " are not " << factor << " times x";
 }
 
-void play_case(Batch const& batch, Setup const& setup, std::function<void(Player const&, Communicator&)> const& play) {
-  run_ranks(batch.ranks, setup, [&](int rank, Communicator& comm) {
+void play_case(Batch const& batch, Making const& making,
+               std::function<void(Player const&, Communicator&)> const& play) {
+  run_ranks(batch.ranks, making, [&](int rank, Communicator& comm) {
     ExpertGroup group(comm, batch.options);
     play(Player(batch, rank, group), comm);
     play_ordinary(batch.ranks, rank, group);

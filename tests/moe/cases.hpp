@@ -40,14 +40,15 @@ inline Batch case_batch(int ranks, ExpertGroupOptions const& options, std::vecto
   return batch;
 }
 
-/// Dispatches by expert, gives the received rows to combine as they are, checks both. @returns the group's dtype, [T, H].
+/// Dispatches by expert, gives the received rows to combine as they are, checks both. @returns the group's dtype, [T,
+/// H].
 std::vector<std::byte> exchange(Player const& player, Routing& routing, DispatchWish const& wish = {});
 
 /// Fails the test unless `out` is `factor` times x, exactly.
 void expect_scaled(Player const& player, std::vector<std::byte> const& out, float factor);
 
 /// A communicator and a group a rank; `play` is followed by an ordinary batch.
-void play_case(Batch const& batch, Setup const& setup, std::function<void(Player const&, Communicator&)> const& play);
+void play_case(Batch const& batch, Making const& making, std::function<void(Player const&, Communicator&)> const& play);
 inline void play_case(Batch const& batch, std::function<void(Player const&, Communicator&)> const& play) {
   play_case(batch, {}, play);
 }

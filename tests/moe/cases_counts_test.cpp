@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cases that ask who receives how many rows: ranks that send or receive nothing, uneven and crowded batches, odd bounds.
+/// Cases that ask who receives how many rows: ranks that send or receive nothing, uneven and crowded batches, odd
+/// bounds.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,10 +18,9 @@ using namespace davit::test;
 using Numbers = std::vector<std::int64_t>;
 
 TEST(MoeCases, A1_SourceRankWithZeroTokens) {
-  auto const batch = case_batch(4, {.experts = 24, .top_k = 6, .hidden = 64, .max_tokens = 16}, {0, 4, 4, 4},
-                                std::vector<float>(6, 0.125F), [](int, std::int64_t) {
-                                  return Numbers{0, 1, 2, 3, 4, 5};
-                                });
+  auto const batch =
+      case_batch(4, {.experts = 24, .top_k = 6, .hidden = 64, .max_tokens = 16}, {0, 4, 4, 4},
+                 std::vector<float>(6, 0.125F), [](int, std::int64_t) { return Numbers{0, 1, 2, 3, 4, 5}; });
   play_case(batch, [](Player const& player, Communicator&) {
     auto routing = player.route();
     EXPECT_EQ(routing.rows(Layout::by_expert), player.rank() == 0 ? 72 : 0);
@@ -33,7 +33,9 @@ TEST(MoeCases, A1_SourceRankWithZeroTokens) {
 
 TEST(MoeCases, A2_RankThatReceivesNothing) {
   auto const batch = case_batch(4, {.experts = 16, .top_k = 2, .hidden = 128, .max_tokens = 8}, {8, 8, 8, 8},
-                                {0.25F, 0.75F}, [](int, std::int64_t t) { return Numbers{t, t + 1}; });
+                                {0.25F, 0.75F}, [](int, std::int64_t t) {
+                                  return Numbers{t, t + 1};
+                                });
   play_case(batch, [](Player const& player, Communicator&) {
     Numbers const global{4, 8, 8, 8, 8, 8, 8, 8, 4, 0, 0, 0, 0, 0, 0, 0};
     auto const first = global.begin() + 4 * player.rank();
@@ -60,9 +62,10 @@ TEST(MoeCases, A2_RankThatReceivesNothing) {
 }
 
 TEST(MoeCases, A3_UnequalTokenCountsThreeRanks) {
-  auto const batch =
-      case_batch(3, {.experts = 6, .top_k = 2, .hidden = 64, .max_tokens = 8}, {5, 1, 3}, {0.25F, 0.75F},
-                 [](int r, std::int64_t t) { return Numbers{(r + t) % 6, (r + t + 3) % 6}; });
+  auto const batch = case_batch(3, {.experts = 6, .top_k = 2, .hidden = 64, .max_tokens = 8}, {5, 1, 3}, {0.25F, 0.75F},
+                                [](int r, std::int64_t t) {
+                                  return Numbers{(r + t) % 6, (r + t + 3) % 6};
+                                });
   Numbers const expected[] = {{3, 4}, {2, 3}, {4, 2}};
   play_case(batch, [&](Player const& player, Communicator&) {
     auto routing = player.route();
@@ -77,14 +80,15 @@ TEST(MoeCases, A3_UnequalTokenCountsThreeRanks) {
 }
 
 TEST(MoeCases, A4_AllTokensToOneExpert) {
-  Setup setup;
-  setup.limit = std::chrono::seconds(10);
+  Making making;
+  making.limit = std::chrono::seconds(10);
   for (std::int64_t const top_k : {1, 2}) {
-    auto const batch = case_batch(
-        4, {.experts = 8, .top_k = top_k, .hidden = 128, .max_tokens = 64}, {64, 64, 64, 64},
-        top_k == 1 ? std::vector<float>{1.0F} : std::vector<float>{0.5F, 0.5F},
-        [&](int, std::int64_t) { return top_k == 1 ? Numbers{7} : Numbers{6, 7}; });
-    play_case(batch, setup, [&](Player const& player, Communicator&) {
+    auto const batch =
+        case_batch(4, {.experts = 8, .top_k = top_k, .hidden = 128, .max_tokens = 64}, {64, 64, 64, 64},
+                   top_k == 1 ? std::vector<float>{1.0F} : std::vector<float>{0.5F, 0.5F}, [&](int, std::int64_t) {
+                     return top_k == 1 ? Numbers{7} : Numbers{6, 7};
+                   });
+    play_case(batch, making, [&](Player const& player, Communicator&) {
       auto routing = player.route();
       auto const busy = top_k == 1 ? Numbers{0, 256} : Numbers{256, 256};
       EXPECT_EQ(listed(routing.counts().expert_counts), player.rank() == 3 ? busy : (Numbers{0, 0}));
@@ -95,11 +99,10 @@ TEST(MoeCases, A4_AllTokensToOneExpert) {
 
 TEST(MoeCases, A7_TinyAndOddBounds) {
   for (std::int64_t const most : {1, 2, 7, 8, 31, 32, 63, 64}) {
-    auto const batch = case_batch(
-        4, {.experts = 16, .top_k = 4, .hidden = 64, .max_tokens = most}, Numbers(4, most),
-        std::vector<float>(4, 0.25F), [](int r, std::int64_t t) {
-          return Numbers{(t + r) % 16, (t + r + 4) % 16, (t + r + 8) % 16, (t + r + 12) % 16};
-        });
+    auto const batch = case_batch(4, {.experts = 16, .top_k = 4, .hidden = 64, .max_tokens = most}, Numbers(4, most),
+                                  std::vector<float>(4, 0.25F), [](int r, std::int64_t t) {
+                                    return Numbers{(t + r) % 16, (t + r + 4) % 16, (t + r + 8) % 16, (t + r + 12) % 16};
+                                  });
     play_case(batch, [&](Player const& player, Communicator&) {
       auto routing = player.route();
       EXPECT_EQ(listed(routing.counts().expert_counts), Numbers(4, most));

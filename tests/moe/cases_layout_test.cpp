@@ -19,9 +19,8 @@ using Numbers = std::vector<std::int64_t>;
 
 TEST(MoeCases, A11_PaddedExpertMajorOutput) {
   Numbers const chosen[] = {{0, 0, 0, 1, 2}, {0, 1, 2, 2, 2}};
-  auto const batch = case_batch(
-      2, {.experts = 4, .top_k = 1, .hidden = 64, .max_tokens = 5}, {5, 5}, {1.0F},
-      [&](int r, std::int64_t t) { return Numbers{chosen[r][static_cast<std::size_t>(t)]}; });
+  auto const batch = case_batch(2, {.experts = 4, .top_k = 1, .hidden = 64, .max_tokens = 5}, {5, 5}, {1.0F},
+                                [&](int r, std::int64_t t) { return Numbers{chosen[r][static_cast<std::size_t>(t)]}; });
   play_case(batch, [](Player const& player, Communicator&) {
     auto routing = player.route();
     DispatchWish wish;
@@ -111,15 +110,15 @@ struct Shape {
 };
 
 void play_shape(Shape const& shape) {
-  auto const batch = case_batch(
-      shape.ranks, {.experts = shape.experts, .top_k = shape.top_k, .hidden = shape.hidden, .max_tokens = 9},
-      Numbers(static_cast<std::size_t>(shape.ranks), 9),
-      std::vector<float>(static_cast<std::size_t>(shape.top_k), 1.0F / static_cast<float>(shape.top_k)),
-      [&](int r, std::int64_t t) {
-        Numbers ids;
-        for (std::int64_t k = 0; k < shape.top_k; ++k) ids.push_back((t + r + 7 * k) % shape.experts);
-        return ids;
-      });
+  auto const batch =
+      case_batch(shape.ranks, {.experts = shape.experts, .top_k = shape.top_k, .hidden = shape.hidden, .max_tokens = 9},
+                 Numbers(static_cast<std::size_t>(shape.ranks), 9),
+                 std::vector<float>(static_cast<std::size_t>(shape.top_k), 1.0F / static_cast<float>(shape.top_k)),
+                 [&](int r, std::int64_t t) {
+                   Numbers ids;
+                   for (std::int64_t k = 0; k < shape.top_k; ++k) ids.push_back((t + r + 7 * k) % shape.experts);
+                   return ids;
+                 });
   play_case(batch, [&](Player const& player, Communicator&) {
     auto narrow = player.route(false);
     auto wide = player.route(true);

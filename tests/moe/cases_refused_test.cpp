@@ -13,15 +13,17 @@ using namespace davit::test;
 using Numbers = std::vector<std::int64_t>;
 
 /// A rank that waits for a peer longer than this would raise TimeoutError instead of what is expected.
-Setup within_five_seconds() {
-  Setup setup;
-  setup.options.timeout = stretched(std::chrono::seconds(5));
-  return setup;
+Making within_five_seconds() {
+  Making making;
+  making.options.timeout = stretched(std::chrono::seconds(5));
+  return making;
 }
 
 Batch two_ranks(std::int64_t tokens) {
   return case_batch(2, {.experts = 4, .top_k = 2, .hidden = 64, .max_tokens = 8}, {tokens, tokens}, {0.25F, 0.75F},
-                    [](int r, std::int64_t t) { return Numbers{(t + r) % 4, (t + r + 1) % 4}; });
+                    [](int r, std::int64_t t) {
+                      return Numbers{(t + r) % 4, (t + r + 1) % 4};
+                    });
 }
 
 TEST(MoeCases, A5_MoreTokensThanTheBound) {

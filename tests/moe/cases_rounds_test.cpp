@@ -3,6 +3,7 @@
 /// Cases of many rounds, where what an earlier round left behind must never show.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "tests/moe/cases.hpp"
@@ -24,9 +25,9 @@ TEST(MoeCases, A9_BackToBackChangingSizes) {
     std::int64_t const sizes[] = {16, 1, 0, 16, 7};
     Numbers tokens;
     for (int r = 0; r < 4; ++r) tokens.push_back(sizes[(i + r) % 5]);
-    auto& batch = batches.emplace_back(
-        case_batch(4, {.experts = 8, .top_k = 2, .hidden = 256, .max_tokens = 16, .dtype = f32}, tokens,
-                   {0.25F, 0.75F}, two_experts));
+    auto& batch =
+        batches.emplace_back(case_batch(4, {.experts = 8, .top_k = 2, .hidden = 256, .max_tokens = 16, .dtype = f32},
+                                        tokens, {0.25F, 0.75F}, two_experts));
     batch.x = [i](int r, std::int64_t t, std::int64_t) { return static_cast<float>(1000 * i + 16 * r + t); };
   }
   play_case(batches[0], [&](Player const& first, Communicator&) {
@@ -71,12 +72,11 @@ void expect_round(std::byte const* rows, std::size_t row_bytes, std::vector<Refe
 }
 
 void play_late_ranks(std::int64_t tokens) {
-  Batch batch = chosen_batch(
-      4, {.experts = 8, .top_k = 2, .hidden = 1024, .max_tokens = tokens, .dtype = f32}, Numbers(4, tokens),
-      {0.25F, 0.75F}, two_experts);
-  Setup setup;
-  setup.options.timeout = stretched(milliseconds(2000));
-  play_case(batch, setup, [&](Player const& player, Communicator&) {
+  Batch batch = chosen_batch(4, {.experts = 8, .top_k = 2, .hidden = 1024, .max_tokens = tokens, .dtype = f32},
+                             Numbers(4, tokens), {0.25F, 0.75F}, two_experts);
+  Making making;
+  making.options.timeout = stretched(milliseconds(2000));
+  play_case(batch, making, [&](Player const& player, Communicator&) {
     auto const row_bytes = batch.row_bytes();
     auto const received_places = reference_dispatch(batch, player.rank(), Layout::by_expert, 1).rows;
     std::vector<ReferenceRow> own_places;

@@ -83,8 +83,9 @@ TEST(MoeCreation, WhatIsSaidAndWhatFollowsAreEqual) {
     auto options = base();
     if (rank == 1) options.partial_dtype = f32;  // the default, said
     if (rank == 2) options.reduce_group = kRanks;
-    if (rank == 0) options.allocator = {[](std::size_t bytes) { return std::malloc(bytes); },
-                                        [](void* data, std::size_t) { std::free(data); }};
+    if (rank == 0)
+      options.allocator = {[](std::size_t bytes) { return std::malloc(bytes); },
+                           [](void* data, std::size_t) { std::free(data); }};
     ExpertGroup group(comm, options);
     EXPECT_EQ(group.options().reduce_group, kRanks);
     play_ordinary(kRanks, rank, group);

@@ -54,14 +54,14 @@ void play_random(HostOrder order) {
   Random random(static_cast<std::uint64_t>(order) + 100);
   for (int group_number = 0; group_number < kGroups; ++group_number) {
     auto const ranks = static_cast<int>(random.between(1, 8));
-    Setup setup;
-    setup.options.host_order = order;
-    setup.options.slot_bytes = random.chance(0.8) ? 4096 : 65536;
-    setup.options.slots = static_cast<int>(random.between(1, 4));
-    setup.start = {static_cast<std::uint32_t>(-random.between(1, 12)),
-                   static_cast<std::uint32_t>(-random.between(1, 40))};
+    Making making;
+    making.options.host_order = order;
+    making.options.slot_bytes = random.chance(0.8) ? 4096 : 65536;
+    making.options.slots = static_cast<int>(random.between(1, 4));
+    making.start = {static_cast<std::uint32_t>(-random.between(1, 12)),
+                    static_cast<std::uint32_t>(-random.between(1, 40))};
     auto const script = random_script(random, ranks);
-    run_ranks(ranks, setup, [&](int rank, Communicator& comm) {
+    run_ranks(ranks, making, [&](int rank, Communicator& comm) {
       ExpertGroup group(comm, script.options);
       for (auto const& part : script.parts) {
         Player const player(part.batch, rank, group);

@@ -141,7 +141,8 @@ TEST(MoeUsage, DispatchRefusesMemoryThatDoesNotFit) {
         RowArray const payloads[] = {{x.data(), 4}};
         std::vector<std::byte> rows(4096);
         void* const one[] = {rows.data()};
-        static_cast<void>(player.group().dispatch(routing, x.data(), ReceiveInto{nullptr, one}, {.payloads = payloads}));
+        static_cast<void>(
+            player.group().dispatch(routing, x.data(), ReceiveInto{nullptr, one}, {.payloads = payloads}));
       },
       right_dispatch, {"ReceiveInto has a null array", "rows come"});
 }
@@ -177,7 +178,8 @@ TEST(MoeUsage, CombineNeedsALayout) {
     ExpertGroup group(comm, batch.options);
     Player const player(batch, rank, group);
     auto routing = player.route();
-    EXPECT_NE(raised<UsageError>([&] { right_combine(player, routing); }).find("not dispatched yet"), std::string::npos);
+    EXPECT_NE(raised<UsageError>([&] { right_combine(player, routing); }).find("not dispatched yet"),
+              std::string::npos);
     CombineWish wish;
     wish.sum.layout = Layout::expert_slots;
     player.combine(routing, wish);  // named, it needs no dispatch
@@ -190,8 +192,10 @@ TEST(MoeUsage, ARoutingIsAskedWithinBounds) {
     ExpertGroup group(comm, batch.options);
     Player const player(batch, rank, group);
     auto routing = player.route();
-    expect_parts(raised<UsageError>([&] { static_cast<void>(routing.rows(Layout::by_expert, 0)); }), {"alignment is 0"});
-    expect_parts(raised<UsageError>([&] { static_cast<void>(routing.counts(static_cast<Layout>(5))); }), {"layout is 5"});
+    expect_parts(raised<UsageError>([&] { static_cast<void>(routing.rows(Layout::by_expert, 0)); }),
+                 {"alignment is 0"});
+    expect_parts(raised<UsageError>([&] { static_cast<void>(routing.counts(static_cast<Layout>(5))); }),
+                 {"layout is 5"});
     expect_parts(raised<UsageError>([&] { static_cast<void>(group.owner_of(6)); }), {"expert is 6", "0 to 5"});
     expect_parts(raised<UsageError>([&] { static_cast<void>(group.owner_of(-1)); }), {"expert is -1"});
     player.dispatch(routing);

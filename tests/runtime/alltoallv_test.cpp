@@ -156,7 +156,7 @@ TEST_P(Alltoallv, CallsAreNumberedAlikeFromTheStart) {
 
 TEST(AlltoallvLarge, SeveralMegabytesEachWay) {
   for (auto const path : {Path::slots, Path::automatic}) {
-    Setup with;
+    Making with;
     with.options.path = path;
     run_ranks(2, with, [&](int rank, Communicator& comm) {
       Random same(1);
@@ -173,7 +173,7 @@ TEST(AlltoallvLarge, SeveralMegabytesEachWay) {
 }
 
 TEST(CommunicatorBasics, TellsWhatItIs) {
-  Setup with;
+  Making with;
   with.options.name = "mine";
   with.options.slots = 3;
   run_ranks(3, with, [&](int rank, Communicator& comm) {
@@ -213,7 +213,7 @@ TEST(CommunicatorBasics, NullOneRefusesEverything) {
       [&] { comm.allgatherv(nullptr, 0, u8, nullptr, {}, {}, u8); },
       [&] { comm.reduce_scatterv(nullptr, nullptr, {}, f32); }};
   for (auto const& call : calls) expect_parts(raised<UsageError>(call), {"null"});
-  expect_parts(raised<UsageError>([] { Communicator{nullptr}; }), {"bootstrap", "null"});
+  expect_parts(raised<UsageError>([] { Communicator const none{std::shared_ptr<Bootstrap>()}; }), {"bootstrap", "null"});
 }
 
 }  // namespace

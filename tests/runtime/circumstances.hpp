@@ -17,8 +17,8 @@ struct Circumstances {
   HostOrder order = HostOrder::eager;
   Mesh::Start start{};
 
-  [[nodiscard]] Setup setup() const {
-    Setup setup;
+  [[nodiscard]] Making setup() const {
+    Making setup;
     setup.options.host_order = order;
     setup.start = start;
     return setup;
@@ -47,7 +47,7 @@ inline std::string name_of(Circumstances const& c) {
 /// A test under each of some circumstances.
 class UnderCircumstances : public testing::TestWithParam<Circumstances> {
  protected:
-  [[nodiscard]] static Setup setup() { return GetParam().setup(); }
+  [[nodiscard]] static Making setup() { return GetParam().setup(); }
   [[nodiscard]] static int ranks() { return GetParam().ranks; }
   [[nodiscard]] static bool is_eager() { return GetParam().order == HostOrder::eager; }
 };

@@ -21,7 +21,7 @@ std::size_t index(std::int64_t number) { return static_cast<std::size_t>(number)
 
 class Dense : public UnderCircumstances {
  protected:
-  [[nodiscard]] static Setup random_setup(Random& random) {
+  [[nodiscard]] static Making random_setup(Random& random) {
     auto with = setup();
     with.options.slot_bytes = random.one_of<std::size_t>({4096, 8192});
     with.options.slots = random.one_of({1, 2});

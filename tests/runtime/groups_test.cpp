@@ -23,7 +23,7 @@ void exchange_on(Communicator& comm, std::uint64_t stream) {
 }
 
 TEST(Split, GroupsByColorOrdersByKey) {
-  Setup with;
+  Making with;
   with.options.slots = 2;
   with.options.slot_bytes = 4096;
   run_ranks(5, with, [](int rank, Communicator& comm) {
@@ -73,7 +73,7 @@ TEST(Dup, IsAnotherCommunicator) {
     EXPECT_EQ(twin.size(), 3);
     EXPECT_EQ(twin.calls(), 0U);
     // It is not prepared: slots are its own.
-    EXPECT_FALSE(detail::Access::state(twin).mesh->prepared());
+    EXPECT_FALSE(davit::detail::Access::state(twin).mesh->prepared());
     exchange_on(twin, 1);
     exchange_on(comm, 2);
   });
@@ -123,7 +123,7 @@ TEST(Dup, DifferentThreadsUseDifferentOnesAtOnce) {
 /// A rank may destroy its communicator as soon as its own calls have returned, whatever the others still do.
 TEST(Lifecycle, LeavingAtOnceHarmsNobody) {
   for (int turn = 0; turn < 30; ++turn) {
-    Setup with;
+    Making with;
     with.options.slot_bytes = 4096;
     with.options.slots = 1;
     with.options.path = turn % 2 == 0 ? Path::slots : Path::automatic;
@@ -141,7 +141,7 @@ TEST(Lifecycle, NothingIsLeftAfterManyCommunicators) {
         2,
         [count](int, std::shared_ptr<Bootstrap> const& bootstrap) {
           for (int i = 0; i < count; ++i) {
-            Options options = Setup::patient();
+            Options options = Making::patient();
             options.slot_bytes = 4096;
             Communicator comm(bootstrap, options);
             exchange_on(comm, static_cast<std::uint64_t>(i));

@@ -16,7 +16,7 @@ namespace {
 
 class Nonblocking : public UnderCircumstances {
  protected:
-  [[nodiscard]] static Setup small_slots() {
+  [[nodiscard]] static Making small_slots() {
     auto with = setup();
     with.options.slot_bytes = 4096;
     with.options.slots = 1;

@@ -12,7 +12,7 @@
 
 namespace davit::test {
 
-Options Setup::patient() {
+Options Making::patient() {
   Options options;
   options.timeout = stretched(std::chrono::seconds(20));
   options.name = "test";
@@ -48,7 +48,7 @@ std::vector<std::exception_ptr> play_ranks(int ranks,
   return thrown;
 }
 
-void run_ranks(int ranks, Setup const& setup, std::function<void(int, Communicator&)> const& play) {
+void run_ranks(int ranks, Making const& setup, std::function<void(int, Communicator&)> const& play) {
   auto const thrown = play_ranks(
       ranks,
       [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
@@ -88,6 +88,6 @@ void expect_parts(std::string const& text, std::vector<std::string> const& parts
   }
 }
 
-void detail::report_unexpected(std::string const& what) { ADD_FAILURE() << "another error was expected, got: " << what; }
+void report_unexpected(std::string const& what) { ADD_FAILURE() << "another error was expected, got: " << what; }
 
 }  // namespace davit::test

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "davit/communicator.hpp"
@@ -16,7 +17,7 @@
 namespace davit::test {
 
 /// What the communicators of a test are made of.
-struct Setup {
+struct Making {
   Options options = patient();
   Mesh::Start start{};
   std::chrono::milliseconds limit = std::chrono::seconds(30);  ///< until the test is aborted
@@ -31,7 +32,7 @@ struct Setup {
     std::chrono::milliseconds limit = std::chrono::seconds(30));
 
 /// Runs `play(rank, communicator)` on a thread a rank; what a rank throws fails the test.
-void run_ranks(int ranks, Setup const& setup, std::function<void(int, Communicator&)> const& play);
+void run_ranks(int ranks, Making const& setup, std::function<void(int, Communicator&)> const& play);
 inline void run_ranks(int ranks, std::function<void(int, Communicator&)> const& play) { run_ranks(ranks, {}, play); }
 
 /// "UsageError: davit: ..." of what was thrown; empty for null.
@@ -44,9 +45,8 @@ std::string raised(Call&& call);
 /// Fails the test unless `text` holds each of the parts.
 void expect_parts(std::string const& text, std::vector<std::string> const& parts);
 
-namespace detail {
+/// Fails the test.
 void report_unexpected(std::string const& what);
-}
 
 template <class Raised, class Call>
 std::string raised(Call&& call) {
@@ -54,13 +54,13 @@ std::string raised(Call&& call) {
     call();
   } catch (Raised const& error) {
     if (typeid(error) == typeid(Raised)) return error.what();
-    detail::report_unexpected(text_of(std::current_exception()));
+    report_unexpected(text_of(std::current_exception()));
     return {};
   } catch (...) {
-    detail::report_unexpected(text_of(std::current_exception()));
+    report_unexpected(text_of(std::current_exception()));
     return {};
   }
-  detail::report_unexpected("nothing");
+  report_unexpected("nothing");
   return {};
 }
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The longer texts of --help. At most 100 columns.
+#pragma once
+
+namespace perf::help {
+
+constexpr char const* about =
+    R"(davit_perf times davit beside a peer: batch by batch in turn, in one run, on the same data.
+
+Try:
+  mpirun -n 4 davit_perf alltoallv --check
+  mpirun -n 4 davit_perf alltoallv --min 64K --max 16M --skew zipf --json alltoallv.json
+  mpirun -n 4 davit_perf moe --tokens 4096 --hidden 2048 --experts 64 --top-k 8 --check
+  davit_perf moe --help
+(As root Open MPI wants --allow-run-as-root, with more ranks than cores --oversubscribe.)
+)";
+
+constexpr char const* notes =
+    R"(How it measures: both sides have the same input, which changes before every call. A sample is the
+slowest rank's time of a batch of calls, of at least 200 microseconds, that starts at a barrier, by
+the number of calls. Times are the median (p50) and p99 of the samples, in microseconds a call.
+ratio = the peer's p50 / davit's p50: above 1, davit is the faster.
+GB/s = 10^9 bytes that a rank sends to all others (the ranks' mean), a second of davit's p50.
+
+JSON: one object a line: op, device, ranks, bytes, davit_us, p99_us, peer, peer_us, peer_p99_us, ratio,
+gbps, version, batches (samples a side), iterations (calls a batch), davit_min_us, peer_min_us, skew,
+path, seed, check (true, false, or null without --check).
+
+Further settings of davit come from its environment: DAVIT_SLOT_BYTES, DAVIT_SLOTS, DAVIT_DIRECT_BYTES,
+DAVIT_TIMEOUT and others.
+
+Exit code: 0 ok, 1 a check FAILED, 2 usage, 3 system, peer or time-out.)";
+
+constexpr char const* exchange_notes =
+    R"(Sizes take the suffixes K, M and G (powers of 1024) and go from --min to --max in steps of 4.
+
+)";
+
+constexpr char const* alltoallv_skew =
+    R"(Blocks of a rank: all equal; the n-th rank's by 1/n; all for rank 0. Their mean is the size)";
+constexpr char const* allgatherv_skew = R"(Blocks: all equal; the n-th rank's by 1/n. Their mean is the size)";
+constexpr char const* moe_skew =
+    R"(Experts' popularity: all equal; by 1/n, in an order drawn by the seed; those of rank 0 first)";
+
+constexpr char const* moe_notes =
+    R"(Each token chooses distinct experts, drawn by popularity; weights are a softmax of normal numbers.
+Phases, one line each:
+  route     ids and weights to the ranks that need them
+  dispatch  rows to their experts, contiguous an expert, into the caller's memory
+  combine   the experts' results back to the tokens, weighted and summed; results = rows received
+  total     dispatch and combine back to back, timed by itself
+Peers:
+  mpi         the MPI recipe done well: one row a (token, rank) is packed, sent by MPI_Alltoallv and
+              expanded to the experts; partial sums come back, the owner adds them. Buffers stay, all
+              lists are made in its route, rows are moved and summed by the same kernels as davit's.
+  mpi-expert  the careless recipe: one row a (token, expert) there and back, and not expanded.
+--check: received rows equal bit by bit; combined rows within 3u * S of a sum in f64, u the unit
+round-off of the dtype and S the sum of the terms' sizes; beside mpi, which rounds where davit does,
+equal bit by bit too.
+bytes: what a rank sends to all others (the ranks' mean): one row a (token, other rank) for dispatch
+and for combine, both for total; for route the ids and weights of its tokens, counted once.
+JSON: also phase, tokens, hidden, experts, top_k, dtype. The last line of the table is the mean over
+the totals.
+
+)";
+
+}  // namespace perf::help
