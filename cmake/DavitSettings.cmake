@@ -39,7 +39,8 @@ endif()
 # Warnings, and MPI without its long dead C++ bindings: for the project's own targets.
 add_library(davit_flags INTERFACE)
 target_compile_options(davit_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+                              -Wno-psabi>
   # g++ 12 sees overlapping copies in the concatenation of std::strings where there are none (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra>

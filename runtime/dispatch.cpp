@@ -9,20 +9,31 @@ namespace {
 // Above this the received rows do not stay in a core's caches until the experts read them.
 constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
 
-/// Settings that both ranks must share for their chunks to look alike.
-std::uint64_t settings(RoutingState const& routing, std::vector<RowPayload> const& payloads) {
+/// Group and routing in one word, so that a difference can be put into words.
+std::uint64_t settings(RoutingState const& routing) {
+  return std::uint64_t{routing.group->serial} << 32 | (routing.number & 0xffffffffU);
+}
+
+std::string settings_text(std::uint64_t word) {
+  return "expert group " + std::to_string(word >> 32) + " routing " + std::to_string(word & 0xffffffffU);
+}
+
+/// All widths, on which chunks depend, in one word.
+std::uint64_t hash_of(std::vector<RowPayload> const& payloads) {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a over words
-  auto const take = [&hash](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3U; };
-  take(routing.group->serial);
-  take(routing.number);
-  for (auto const& payload : payloads) take(payload.row_bytes);
+  for (auto const& payload : payloads) hash = (hash ^ payload.row_bytes) * 0x100000001b3U;
   return hash;
+}
+
+/// Number of payloads and their bytes in one word.
+std::string payloads_text(std::uint64_t word) {
+  return std::to_string(word & kMostPayloads) + " of " + std::to_string(word / (kMostPayloads + 1)) + " bytes in all";
 }
 
 }  // namespace
 
 Dispatch::Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<RowPayload> payloads)
-    : Call(*routing.group->comm, Operation::dispatch, settings(routing, payloads)),
+    : Call(*routing.group->comm, Operation::dispatch, settings(routing)),
       routing_(routing),
       plan_(plan),
       payloads_(std::move(payloads)) {
@@ -37,8 +48,9 @@ Dispatch::Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<Ro
 
 Card Dispatch::terms(int peer) const {
   Card card{};
-  card.sent = card.expected = payloads_.front().row_bytes;
-  card.dtype = UINT64_MAX;  // rows are bytes
+  card.sent = card.expected = hash_of(payloads_);
+  card.address = payloads_.front().row_bytes;  // this and dtype: for messages
+  card.dtype = (row_bytes_ - payloads_.front().row_bytes) * (kMostPayloads + 1) + payloads_.size() - 1;
   auto const& needed = routing_.needed_by[static_cast<std::size_t>(peer)];
   std::int64_t last = -1;
   for (auto const position : needed) {
@@ -49,14 +61,18 @@ Card Dispatch::terms(int peer) const {
   return card;
 }
 
-std::string Dispatch::explain(std::uint64_t, std::uint64_t) const {
-  return "they dispatch different routings, or payloads of different widths (here " +
-         std::to_string(payloads_.size() - 1) + " payloads, rows of " + std::to_string(row_bytes_) + " bytes in all)";
+std::string Dispatch::explain(std::uint64_t mine, std::uint64_t theirs) const {
+  return settings_text(mine) + " against " + settings_text(theirs);
 }
 
 std::string Dispatch::disagreement(int from, Card const& sender, int to, Card const& receiver) const {
-  return "row_bytes is " + std::to_string(sender.sent) + " on rank " + std::to_string(from) + " and " +
-         std::to_string(receiver.expected) + " on rank " + std::to_string(to);
+  auto const text = [&](std::string const& what, std::string const& first, std::string const& second) {
+    return what + first + " on rank " + std::to_string(from) + " and " + second + " on rank " + std::to_string(to);
+  };
+  if (sender.address != receiver.address) {
+    return text("row_bytes of x is ", std::to_string(sender.address), std::to_string(receiver.address));
+  }
+  return text("payloads differ in width: ", payloads_text(sender.dtype), payloads_text(receiver.dtype));
 }
 
 std::uint64_t Dispatch::chunks_of(int source) const noexcept {

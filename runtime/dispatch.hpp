@@ -10,6 +10,9 @@
 
 namespace davit::detail {
 
+/// Most payloads beside x; one less than a power of two.
+inline constexpr std::size_t kMostPayloads = 7;
+
 /// One row array of a dispatch.
 struct RowPayload {
   std::byte const* from;  ///< [T, row_bytes]

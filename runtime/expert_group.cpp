@@ -11,8 +11,6 @@
 namespace davit {
 namespace {
 
-constexpr std::size_t kMostPayloads = 7;
-
 void check_layout(char const* operation, Layout layout, std::int64_t alignment) {
   if (static_cast<unsigned>(layout) > static_cast<unsigned>(Layout::expert_slots)) {
     throw UsageError("davit: " + std::string(operation) + ": layout is " + std::to_string(static_cast<int>(layout)) +
@@ -72,9 +70,9 @@ std::vector<detail::RowPayload> sources(detail::RoutingState const& routing, voi
   auto const& group = routing.group->options;
   auto const row_bytes =
       options.row_bytes != 0 ? options.row_bytes : static_cast<std::size_t>(group.hidden) * size_of(group.dtype);
-  if (options.payloads.size() > kMostPayloads) {
+  if (options.payloads.size() > detail::kMostPayloads) {
     throw UsageError("davit: dispatch: payloads has " + std::to_string(options.payloads.size()) +
-                     " arrays, must have at most " + std::to_string(kMostPayloads));
+                     " arrays, must have at most " + std::to_string(detail::kMostPayloads));
   }
   std::vector<detail::RowPayload> all{{static_cast<std::byte const*>(x), nullptr, row_bytes}};
   for (auto const& payload : options.payloads) {

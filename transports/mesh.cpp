@@ -45,9 +45,8 @@ bool Mesh::can_post(int peer, std::uint32_t number) noexcept {
   return has_reached(done, number - kCardRing);
 }
 
-void Mesh::post(int peer, std::uint32_t number, Card card) noexcept {
+void Mesh::post(int peer, std::uint32_t number, Card const& card) noexcept {
   auto& place = own_.card(peer, number);
-  card.base = of(peer).pushed;
   // Until `number` says otherwise the reader looks at nothing else of the line, so the rest may be stored plainly.
   place.operation = card.operation;
   place.flags = card.flags;
@@ -55,7 +54,7 @@ void Mesh::post(int peer, std::uint32_t number, Card card) noexcept {
   place.expected = card.expected;
   place.address = card.address;
   place.detail = card.detail;
-  place.base = card.base;
+  place.base = of(peer).pushed;
   place.chunks = card.chunks;
   place.dtype = card.dtype;
   store_release(place.number, number);

@@ -56,7 +56,7 @@ class Mesh {
 
   [[nodiscard]] bool can_post(int peer, std::uint32_t number) noexcept;
   /// `number` and `base` are filled in.
-  void post(int peer, std::uint32_t number, Card card) noexcept;
+  void post(int peer, std::uint32_t number, Card const& card) noexcept;
   /// Writes the reason that cards with kCardRefused point to; all rings must have room.
   void set_reason(std::uint32_t number, std::string_view text) noexcept;
   [[nodiscard]] std::string reason(int peer, std::uint32_t number) const;

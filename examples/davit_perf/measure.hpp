@@ -33,7 +33,7 @@ class Meter {
  public:
   Meter(support::World const& world, int batches) : world_(world), batches_(batches) {}
 
-  /// Collective: warms up, agrees on the calls a batch, measures.
+  /// Collective: warms up, agrees on the calls a batch, measures. No batch is shorter than 200 microseconds.
   [[nodiscard]] Result compare(Step const& davit, Step const& peer);
 
   /// First of `count` rounds that nobody has had yet; the same on all ranks.
@@ -42,6 +42,7 @@ class Meter {
  private:
   /// The slowest rank's time of a batch, in microseconds a call.
   [[nodiscard]] double sample(Step const& step, std::int64_t iterations);
+  [[nodiscard]] Result measure(Step const& davit, Step const& peer, std::int64_t iterations);
   /// Calls that take `batch_us` or more; runs them meanwhile, which warms up.
   [[nodiscard]] std::int64_t calibrate(Step const& step);
 

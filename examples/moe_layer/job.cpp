@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
+#include <functional>
 #include <utility>
 
 #include "davit/mpi.hpp"
@@ -52,14 +52,15 @@ class Contestant {
   /// Collective.
   [[nodiscard]] Side side(World const& world, Reference const& reference) const {
     Side side;
-    std::vector<double> totals(seconds_.size());
+    std::vector<double> exchanges(seconds_.size());
     for (std::size_t phase = 0; phase < phases; ++phase) {
       std::vector<double> slowest;
       for (auto const& mine : seconds_) slowest.push_back(world.max(mine.at(phase)));
       side.seconds.at(phase) = median(slowest);
-      std::ranges::transform(totals, slowest, totals.begin(), std::plus<>{});
+      if (static_cast<Phase>(phase) == Phase::experts) continue;
+      std::ranges::transform(exchanges, slowest, exchanges.begin(), std::plus<>{});
     }
-    side.total = median(totals);
+    side.exchange = median(exchanges);
     side.found.elements = world.sum(found_.elements);
     side.found.unequal = world.sum(found_.unequal);
     side.found.too_far = world.sum(found_.too_far);

@@ -16,8 +16,8 @@ namespace moe {
 
 /// Of one side of the comparison.
 struct Side {
-  Seconds seconds{};  ///< of a batch: the slowest rank's, median over the batches
-  double total = 0;   ///< of all phases together, likewise
+  Seconds seconds{};    ///< of a batch: the slowest rank's, median over the batches
+  double exchange = 0;  ///< of all phases but the experts, likewise
   Comparison found;
   double tolerance = 0;
   [[nodiscard]] bool ok() const noexcept { return found.unequal == 0 && found.too_far == 0; }

@@ -6,9 +6,18 @@
 namespace moe {
 namespace {
 
-/// to += factor * from. It becomes vector code since neither may lie in the other.
-void add_scaled(float factor, float const* __restrict from, float* __restrict to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += factor * from[i];
+/// to += x[0] * w[0] + ... + x[count - 1] * w[count - 1], one after the other; w[i] are rows of n. Four at a time, so
+/// that `to` is read and written less often; vector code, since neither may lie in the other.
+void add_products(float const* x, std::size_t count, float const* __restrict w, float* __restrict to, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 4 <= count; i += 4, w += 4 * n) {
+    for (std::size_t j = 0; j < n; ++j) {
+      to[j] = to[j] + x[i] * w[j] + x[i + 1] * w[n + j] + x[i + 2] * w[2 * n + j] + x[i + 3] * w[3 * n + j];
+    }
+  }
+  for (; i < count; ++i, w += n) {
+    for (std::size_t j = 0; j < n; ++j) to[j] += x[i] * w[j];
+  }
 }
 
 }  // namespace
@@ -18,11 +27,11 @@ void multiply(std::span<float const> x, std::span<float const> w, std::span<floa
   auto const m = x.size() / rows;
   auto const n = y.size() / rows;
   std::ranges::fill(y, 0.0F);
-  constexpr std::size_t together = 4;  // rows of y that stay in the nearest cache while all of w passes by
-  for (std::size_t first = 0; first < rows; first += together) {
-    auto const last = std::min(rows, first + together);
-    for (std::size_t i = 0; i < m; ++i) {
-      for (auto row = first; row < last; ++row) add_scaled(x[row * m + i], w.data() + i * n, y.data() + row * n, n);
+  constexpr std::size_t together = 8;  // rows of w that stay in the nearest cache while all of y passes by
+  for (std::size_t i = 0; i < m; i += together) {
+    auto const count = std::min(together, m - i);
+    for (std::size_t row = 0; row < rows; ++row) {
+      add_products(x.data() + row * m + i, count, w.data() + i * n, y.data() + row * n, n);
     }
   }
 }

@@ -95,7 +95,8 @@ void add_seed(CLI::App& app, Options& options) {
 }
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option("FILE", options.file, "Text to read; rank 0 alone reads it (default: the text that comes with davit)");
+  app.add_option("FILE", options.file, "Text to read; rank 0 alone reads it (default: the one in examples/data)")
+      ->type_name("");
   std::int64_t const one = 1;
   std::int64_t const zero = 0;
   add_number(app, "--tokens", options.tokens, one, "Most tokens of a rank in one batch");

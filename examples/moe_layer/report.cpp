@@ -96,7 +96,7 @@ void print_times(Outcome const& outcome) {
     print_time(phase_names.at(phase), outcome.davit.seconds.at(phase),
                mpi != nullptr ? &mpi->seconds.at(phase) : nullptr);
   }
-  print_time("together", outcome.davit.total, mpi != nullptr ? &mpi->total : nullptr);
+  print_time("route, dispatch and combine", outcome.davit.exchange, mpi != nullptr ? &mpi->exchange : nullptr);
 }
 
 void print_check(char const* name, Side const& side) {

@@ -13,17 +13,17 @@ namespace davit::host {
 namespace {
 
 KernelTable const& chosen() noexcept {
-  static KernelTable const& widest = []() noexcept -> KernelTable const& {
+  static KernelTable const* const widest = []() noexcept {
     for (Variant const variant : {Variant::avx512, Variant::avx2}) {
-      if (KernelTable const* const found = table(variant)) return *found;
+      if (KernelTable const* const found = table(variant)) return found;
     }
-    return baseline_kernels;
+    return &baseline_kernels;
   }();
-  return widest;
+  return *widest;
 }
 
-// Sums must not depend on the calling thread's floating-point mode: programs built with -ffast-math flush denormals, and
-// some trap or change the rounding. Reading the mode costs next to nothing; it is written only where it differs.
+// Sums must not depend on the calling thread's floating-point mode: programs built with -ffast-math flush denormals,
+// and some trap or change the rounding. Reading the mode costs next to nothing; it is written only where it differs.
 #ifdef __SSE2__
 class DefaultFloatMode {
  public:
@@ -45,6 +45,12 @@ class DefaultFloatMode {
 };
 #else
 struct DefaultFloatMode {};
+#endif
+
+#if defined(__aarch64__) && __GNUC__ < 13
+using Half = __fp16;  // g++ 12 has no other name for it there
+#else
+using Half = _Float16;
 #endif
 
 template <class T>
@@ -83,7 +89,7 @@ void sum_row(RowSum const& sum, std::span<Term const> terms, std::byte const* bi
 
 float load_element(Dtype dtype, std::byte const* element) noexcept {
   if (dtype == f32) return read<float>(element);
-  if (dtype == f16) return static_cast<float>(read<_Float16>(element));
+  if (dtype == f16) return static_cast<float>(read<Half>(element));
   return std::bit_cast<float>(static_cast<std::uint32_t>(read<std::uint16_t>(element)) << 16U);
 }
 
@@ -95,7 +101,7 @@ void store_element(Dtype dtype, float value, std::byte* element) noexcept {
     return;
   }
   std::uint16_t half = 0x7fff;
-  if (!is_nan && dtype == f16) half = std::bit_cast<std::uint16_t>(static_cast<_Float16>(value));
+  if (!is_nan && dtype == f16) half = std::bit_cast<std::uint16_t>(static_cast<Half>(value));
   if (!is_nan && dtype == bf16) {
     auto const bits = std::bit_cast<std::uint32_t>(value);
     half = static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
