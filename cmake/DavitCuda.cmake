@@ -21,8 +21,10 @@ if(DAVIT_WITH_CUDA)
 endif()
 
 if(DAVIT_HAS_CUDA)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES all-major)
+  # Machine code for Ampere, Ada and Hopper, data centre and consumer; what is newer translates the last one's PTX when it
+  # starts.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;86-real;89-real;90" CACHE STRING "GPU architectures to build for")
   endif()
   enable_language(CUDA)
   # CMake before 3.25.2 does not know that nvcc speaks C++20, and would silently compile as C++17.
@@ -33,6 +35,12 @@ if(DAVIT_HAS_CUDA)
   endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
+  # As for C++: warnings, and no fused multiply-add where one is not asked for.
+  target_compile_options(davit_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow>
+    $<$<AND:$<BOOL:${DAVIT_WARNINGS_AS_ERRORS}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>)
   find_package(CUDAToolkit 12.8 REQUIRED)
   add_subdirectory(transports/cuda)
   target_compile_definitions(davit_factory PRIVATE DAVIT_HAS_CUDA=1)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/cuda/cuda_engine.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
