@@ -48,6 +48,7 @@ class Call : public Task {
   [[nodiscard]] bool all_read() const noexcept { return unread_ == 0; }
   /// All cards are read and every pair agrees.
   [[nodiscard]] bool all_agreed() const noexcept { return unread_ == 0 && !refused_ && !mismatched_; }
+  [[nodiscard]] bool any_refused() const noexcept { return refused_; }
   /// Rank r + step, r - step.
   [[nodiscard]] int after(int step) const noexcept { return (comm_.rank + step) % comm_.size; }
   [[nodiscard]] int before(int step) const noexcept { return (comm_.rank + comm_.size - step) % comm_.size; }

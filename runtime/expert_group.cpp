@@ -22,6 +22,13 @@ void check_layout(char const* operation, Layout layout, std::int64_t alignment) 
   }
 }
 
+template <class Enum>
+void check_enumerator(char const* name, char const* type, Enum value, Enum last) {
+  if (static_cast<unsigned>(value) <= static_cast<unsigned>(last)) return;
+  throw UsageError("davit: combine: " + std::string(name) + " is " + std::to_string(static_cast<int>(value)) +
+                   ", must be one of davit::" + type);
+}
+
 /// @throws UsageError for a routing that is null, or of another group.
 detail::RoutingState& checked(char const* operation, std::shared_ptr<detail::GroupState> const& group,
                               std::shared_ptr<detail::RoutingState> const& routing) {
@@ -182,6 +189,8 @@ void ExpertGroup::combine(Routing& routing, void const* rows, void* out, Combine
     check_layout("combine", layout, alignment);
     bool const by_source = layout == Layout::by_source;
     auto const weighting = options.weighting.value_or(by_source ? Weighting::by_caller : Weighting::at_combine);
+    check_enumerator("weighting", "Weighting", weighting, Weighting::by_caller);
+    check_enumerator("reduce", "Reduce", options.reduce, Reduce::by_k);
     if (by_source && weighting != Weighting::by_caller) {
       throw UsageError("davit: combine: weighting is at_combine, must be by_caller for the layout by_source");
     }

@@ -24,14 +24,17 @@ constexpr std::uint64_t kLeastSlot = 4096;
 constexpr std::uint64_t kMostSlot = std::uint64_t{1} << 30;
 constexpr std::uint64_t kLeastAutomaticSlot = std::uint64_t{128} << 10;
 constexpr std::uint64_t kMostAutomaticSlot = std::uint64_t{1} << 20;
+constexpr std::chrono::milliseconds kMostTimeout{1'000'000'000};  // as DAVIT_TIMEOUT; a clock can add it without overflow
+
+bool is_timeout(std::chrono::milliseconds time) noexcept { return time.count() >= 1 && time <= kMostTimeout; }
 
 void check_options(Options const& options) {
   auto const refuse = [](char const* name, auto value, char const* bound) {
     throw UsageError("davit: option " + std::string(name) + " is " + std::to_string(value) + ", must be " + bound);
   };
-  if (options.timeout.count() < 1) refuse("timeout", options.timeout.count(), "1 ms or more");
-  if (options.first_timeout && options.first_timeout->count() < 1) {
-    refuse("first_timeout", options.first_timeout->count(), "1 ms or more");
+  if (!is_timeout(options.timeout)) refuse("timeout", options.timeout.count(), "1 to 1000000000 ms");
+  if (options.first_timeout && !is_timeout(*options.first_timeout)) {
+    refuse("first_timeout", options.first_timeout->count(), "1 to 1000000000 ms");
   }
   auto const slot = options.slot_bytes;
   if (slot != 0 && (slot < kLeastSlot || slot > kMostSlot || (slot & (slot - 1)) != 0)) {
@@ -121,7 +124,9 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
                                                      Mesh::Start start) {
   if (bootstrap == nullptr) throw UsageError("davit: bootstrap is null, must be one of davit::mpi or davit::threads");
   auto const what = "communicator '" + options.name + "'";
-  auto const deadline = std::chrono::steady_clock::now() + options.timeout;
+  // Where the option cannot be a deadline its refusal must still reach the others.
+  auto const timeout = is_timeout(options.timeout) ? options.timeout : environment().timeout;
+  auto const deadline = std::chrono::steady_clock::now() + timeout;
   auto const agreement = agree(*bootstrap, what, options, deadline);
   if (options.path == Path::direct) options.direct_bytes = 1;
   std::set<int> const nodes(bootstrap->nodes().begin(), bootstrap->nodes().end());

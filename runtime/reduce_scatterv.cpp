@@ -53,14 +53,15 @@ void ReduceScatterv::push_round(std::uint64_t round) {
   auto const part = part_bytes();
   readers_.clear();
   for (int step = 1; step < comm_.size; ++step) {
-    if (bytes_of(after(step)) > round * part) readers_.push_back(after(step));
+    if (bytes_of(after(step)) > round * part && standing(after(step)) == Standing::agreed)
+      readers_.push_back(after(step));
   }
   if (readers_.empty()) return;
   auto const place = mesh.place(number, 1, round);
   auto* const slot = mesh.begin_push(*comm_.engine, place);
   for (int step = 1; step < comm_.size; ++step) {
     int const owner = after(step);
-    if (bytes_of(owner) <= round * part) continue;
+    if (bytes_of(owner) <= round * part || standing(owner) != Standing::agreed) continue;
     auto const bytes = std::min(part, bytes_of(owner) - round * part);
     auto const* const from = send_ + offsets_[static_cast<std::size_t>(owner)] + round * part;
     comm_.engine->submit(Lane::up, CopyOp{slot + static_cast<std::uint64_t>(step - 1) * part, from, bytes});
@@ -94,10 +95,20 @@ void ReduceScatterv::pull_round(std::uint64_t round) {
 
 bool ReduceScatterv::submit() {
   if (!all_read()) return false;
-  if (!all_agreed()) {
+  if (any_refused()) {  // void on all ranks
     settle_all();
     comm_.engine->seal();
     return true;
+  }
+  // A mismatch concerns its pair: what this rank owes to ranks that agree with it goes out all the same, or their sums
+  // would be wrong in silence. It has no sum of its own.
+  for (int step = 1; step < comm_.size; ++step) {
+    int const peer = after(step);
+    if (standing(peer) == Standing::mismatched) {
+      comm_.mesh->count_push(*comm_.engine, peer, terms(peer).chunks);
+    } else if (!all_agreed()) {
+      comm_.mesh->drop(peer, card(peer));
+    }
   }
   auto const part = part_bytes();
   std::uint64_t rounds = 0;
@@ -107,7 +118,7 @@ bool ReduceScatterv::submit() {
   bases_.resize(rounds * static_cast<std::uint64_t>(comm_.size));
   for (std::uint64_t round = 0; round < rounds; ++round) {
     push_round(round);
-    pull_round(round);
+    if (all_agreed()) pull_round(round);
   }
   comm_.engine->seal();
   return true;

@@ -117,23 +117,4 @@ class MoeSide {
 [[nodiscard]] std::unique_ptr<MoeSide> make_mpi_moe(MoeProblem const& problem, support::World const& world);
 [[nodiscard]] std::unique_ptr<MoeSide> make_mpi_expert_moe(MoeProblem const& problem, support::World const& world);
 
-/// Rows whose length is that of a row of the problem, between arrays: MPI_Alltoallv counted in rows, so that the bytes
-/// may be more than an int holds.
-class MpiRows {
- public:
-  MpiRows(std::size_t row_bytes, MPI_Comm comm);
-  MpiRows(MpiRows const&) = delete;
-  MpiRows& operator=(MpiRows const&) = delete;
-  ~MpiRows();
-  void alltoallv(std::byte const* send, std::vector<int> const& send_rows, std::vector<int> const& send_places,
-                 std::byte* recv, std::vector<int> const& recv_rows, std::vector<int> const& recv_places) const;
-
- private:
-  MPI_Comm comm_;
-  MPI_Datatype type_{};
-};
-
-/// Sums before each element: where each block begins. @return the total.
-int places_of(std::vector<int> const& counts, std::vector<int>& places);
-
 }  // namespace perf

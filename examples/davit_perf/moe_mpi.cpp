@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "examples/davit_perf/moe.hpp"
+#include "examples/davit_perf/mpi_rows.hpp"
 #include "transports/host/kernels.hpp"
 
 namespace perf {
@@ -12,7 +13,6 @@ namespace {
 
 using davit::host::RowMove;
 using davit::host::RowSum;
-using davit::host::Stores;
 using davit::host::Term;
 
 class MpiMoe final : public MoeSide {
@@ -36,11 +36,12 @@ class MpiMoe final : public MoeSide {
 
   void dispatch() override {
     auto const row_bytes = problem_.row_bytes();
-    move_rows(outgoing_.data(), problem_.x(), row_bytes, packs_, Stores::streaming);
+    move_rows(outgoing_.data(), problem_.x(), row_bytes, packs_, stores_for(outgoing_.bytes()));
     rows_.alltoallv(outgoing_.data(), sent_to_others_, sent_places_, incoming_.data(), taken_from_others_,
                     taken_places_);
-    move_rows(received(), problem_.x(), row_bytes, own_expansions_, Stores::streaming);
-    move_rows(received(), incoming_.data(), row_bytes, expansions_, Stores::streaming);
+    auto const stores = stores_for(static_cast<std::size_t>(received_rows()) * row_bytes);
+    move_rows(received(), problem_.x(), row_bytes, own_expansions_, stores);
+    move_rows(received(), incoming_.data(), row_bytes, expansions_, stores);
   }
 
   void combine() override {
@@ -50,11 +51,12 @@ class MpiMoe final : public MoeSide {
     for (auto const& sum : partial_sums_) sum_row(partial, terms_of(sum), nullptr, incoming_row(sum.to), columns);
     rows_.alltoallv(incoming_.data(), taken_from_others_, taken_places_, outgoing_.data(), sent_to_others_,
                     sent_places_);
-    // The own partial sum is made in passing, as one rounded group; the others' are groups of one, of weight 1.
-    RowSum const last{.in = dtype, .inner = dtype, .out = dtype, .weighted = true, .rounds_inner = true};
-    for (auto const& sum : final_sums_) {
-      sum_row(last, terms_of(sum), nullptr, output() + static_cast<std::size_t>(sum.to) * problem_.row_bytes(),
-              columns);
+    RowSum const last{.in = dtype, .inner = dtype, .out = dtype, .weighted = false, .rounds_inner = false};
+    for (std::size_t i = 0; i < final_sums_.size(); ++i) {
+      // The own part is made just before it is read, and stays in the cache.
+      if (own_sums_[i].count > 0) sum_row(partial, terms_of(own_sums_[i]), nullptr, own_part_.data(), columns);
+      auto* const out = output() + static_cast<std::size_t>(final_sums_[i].to) * problem_.row_bytes();
+      sum_row(last, terms_of(final_sums_[i]), nullptr, out, columns);
     }
   }
 
@@ -191,36 +193,39 @@ class MpiMoe final : public MoeSide {
     }
   }
 
-  /// Terms of one pair's weighted sum, k rising.
-  void add_terms(std::size_t pair) {
+  /// The weighted sum of one received pair, k rising.
+  Sum add_pair_sum(std::int64_t pair) {
+    auto const first = terms_.size();
     for (std::size_t i = 0; i < k(); ++i) {
-      auto const row = expert_rows_[pair * k() + i];
-      if (row >= 0) terms_.push_back({expert_row(row), weights_at(taken_choices_, pair, k())[i], 0});
+      auto const row = expert_rows_[static_cast<std::size_t>(pair) * k() + i];
+      auto const weight = weights_at(taken_choices_, static_cast<std::size_t>(pair), k())[i];
+      if (row >= 0) terms_.push_back({expert_row(row), weight, 0});
     }
-    terms_.back().closes_group = 1;
+    return {pair, first, terms_.size() - first};
   }
 
   void plan_partial_sums() {
     terms_.clear();
     partial_sums_.clear();
     for (std::int64_t pair = 0; pair < taken_total_; ++pair) {
-      if (is_own(pair)) continue;
-      auto const first = terms_.size();
-      add_terms(static_cast<std::size_t>(pair));
-      partial_sums_.push_back({pair, first, terms_.size() - first});
+      if (!is_own(pair)) partial_sums_.push_back(add_pair_sum(pair));
     }
   }
 
+  /// The owner adds the ranks' parts, rank rising, which is the order of a token's pairs.
   void plan_final_sums() {
+    own_part_.ensure(problem_.row_bytes());
+    own_sums_.assign(static_cast<std::size_t>(problem_.tokens()), {0, 0, 0});
+    for (auto const& [token, rank, number] : pairs_) {
+      if (rank == me()) {
+        own_sums_[static_cast<std::size_t>(token)] = add_pair_sum(number - sent_places_[me()] + taken_places_[me()]);
+      }
+    }
     final_sums_.clear();
     for (auto const& [token, rank, number] : pairs_) {
       if (final_sums_.empty() || final_sums_.back().to != token) final_sums_.push_back({token, terms_.size(), 0});
-      if (rank == me()) {
-        add_terms(static_cast<std::size_t>(number - sent_places_[me()] + taken_places_[me()]));
-      } else {
-        terms_.push_back({outgoing_row(number), 1.0F, 1});
-      }
-      final_sums_.back().count = terms_.size() - final_sums_.back().first;
+      terms_.push_back({rank == me() ? own_part_.data() : outgoing_row(number), 1.0F, 0});
+      ++final_sums_.back().count;
     }
   }
 
@@ -243,7 +248,10 @@ class MpiMoe final : public MoeSide {
   std::vector<std::int64_t> expert_counts_;
   std::vector<std::int64_t> expert_rows_;  // [received pairs, K]
   std::vector<Term> terms_;
-  std::vector<Sum> partial_sums_, final_sums_;
+  std::vector<Sum> partial_sums_;  // of other ranks' tokens, to incoming_
+  std::vector<Sum> own_sums_;      // of each own token, to own_part_; none where no choice is here
+  std::vector<Sum> final_sums_;    // of each own token
+  support::Buffer own_part_;       // one row
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "examples/davit_perf/moe.hpp"
+#include "examples/davit_perf/mpi_rows.hpp"
 #include "transports/host/kernels.hpp"
 
 namespace perf {
@@ -11,7 +12,6 @@ namespace {
 
 using davit::host::RowMove;
 using davit::host::RowSum;
-using davit::host::Stores;
 using davit::host::Term;
 
 class MpiExpertMoe final : public MoeSide {
@@ -61,7 +61,7 @@ class MpiExpertMoe final : public MoeSide {
   }
 
   void dispatch() override {
-    move_rows(outgoing_.data(), problem_.x(), problem_.row_bytes(), packs_, Stores::streaming);
+    move_rows(outgoing_.data(), problem_.x(), problem_.row_bytes(), packs_, stores_for(outgoing_.bytes()));
     rows_.alltoallv(outgoing_.data(), sent_, sent_places_, received(), taken_, taken_places_);
   }
 

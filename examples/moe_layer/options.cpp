@@ -83,7 +83,7 @@ CLI::Option* add_number(CLI::App& app, std::string const& option, Number& value,
       ->capture_default_str();
 }
 
-/// A flag's number is read as text: CLI11 takes "-1" for a huge unsigned number otherwise.
+/// Read as text: as a number CLI11 would take "-1" for a huge one.
 void add_seed(CLI::App& app, Options& options) {
   auto const set = [&options](std::string const& text) {
     std::istringstream in(text);
@@ -107,8 +107,7 @@ void add_options(CLI::App& app, Options& options) {
   add_number(app, "--ffn", options.ffn, one, "Elements between an expert's two layers");
   add_choice(app, "--activation", activations, options.activation, "Between the two layers", "relu");
   add_choice(app, "--dtype", dtypes, options.dtype, "Of the rows that travel", "bf16");
-  add_choice(app, "--partial-dtype", dtypes, options.partial_dtype, "Of partial sums on their way back",
-             "that of the rows");
+  add_choice(app, "--partial-dtype", dtypes, options.partial_dtype, "Of partial sums on their way back", "as --dtype");
   add_choice(app, "--layout", layouts, options.layout, "Order of received rows", "by_expert");
   add_number(app, "--alignment", options.alignment, one, "Rows an expert are padded to a multiple (by_expert)");
   add_choice(app, "--reduce", reductions, options.reduce, "How results are added", "grouped");

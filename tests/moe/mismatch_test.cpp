@@ -202,4 +202,29 @@ TEST(MoeDeadline, ARankThatNeverComesIsNamed) {
   expect_time_out(route, "route passed its deadline");
 }
 
+TEST(MoeDeadline, ARoutingThatIsNeverDroppedIsNamed) {
+  auto batch = small_batch();
+  batch.options.routings = 1;
+  Making making;
+  making.options.timeout = stretched(std::chrono::milliseconds(2000));
+  std::latch both_gave_up(2);
+  run_ranks(kRanks, making, [&](int rank, Communicator& comm) {
+    ExpertGroup group(comm, batch.options);
+    Player const player(batch, rank, group);
+    auto routing = player.route();
+    if (rank == 2) {
+      both_gave_up.wait();
+      return;
+    }
+    routing = Routing();
+    try {
+      routing = player.route();
+      ADD_FAILURE() << "an area was written over that rank 2 still reads";
+    } catch (Error const& error) {  // the second to give up has it from the first
+      expect_parts(error.what(), {"route passed its deadline", "waiting for rank 2"});
+    }
+    both_gave_up.count_down();
+  });
+}
+
 }  // namespace

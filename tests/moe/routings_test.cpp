@@ -149,6 +149,23 @@ TEST(MoeRoutings, TheyOutliveTheirGroupAndCommunicator) {
   });
 }
 
+TEST(MoeRoutings, NoTokensAnywhereIsOrdinary) {
+  for (int const ranks : {1, 3}) {
+    auto const batch =
+        chosen_batch(ranks, options_with(1), std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 0), {}, {});
+    run_ranks(ranks, [&](int rank, Communicator& comm) {
+      ExpertGroup group(comm, batch.options);
+      auto routing = group.route(std::span<std::int64_t const>(), {});
+      for (auto const layout : {Layout::by_source, Layout::by_expert, Layout::expert_slots}) {
+        auto const received = group.dispatch(routing, nullptr, {.layout = layout, .alignment = 8});
+        EXPECT_EQ(received.rows(), layout == Layout::expert_slots ? group.local_experts() * ranks * 8 : 0);
+        group.combine(routing, nullptr, nullptr);
+        Player(batch, rank, group).check(received, {.layout = layout, .alignment = 8});
+      }
+    });
+  }
+}
+
 TEST(MoeRoutings, CallsOfOtherKindsMayComeBetween) {
   auto const batches = batches_of(options_with(2), 4, 1, 39);
   run_ranks(4, [&](int rank, Communicator& comm) {

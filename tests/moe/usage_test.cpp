@@ -165,11 +165,34 @@ TEST(MoeUsage, CombineRefusesNullRowsAndOut) {
 TEST(MoeUsage, CombineRefusesChoicesThatCannotBe) {
   expect_refused(combine_with({.layout = static_cast<Layout>(9)}), right_combine, {"combine: layout is 9"});
   expect_refused(combine_with({.alignment = 0}), right_combine, {"combine: alignment is 0", "1 to 2147483647"});
+  expect_refused(combine_with({.weighting = static_cast<Weighting>(2)}), right_combine, {"combine: weighting is 2"});
+  expect_refused(combine_with({.reduce = static_cast<Reduce>(7)}), right_combine, {"combine: reduce is 7"});
   expect_refused(combine_with({.out_dtype = f64}), right_combine, {"out_dtype is f64", "f32, f16 or bf16"});
   expect_refused(combine_with({.layout = Layout::by_source, .weighting = Weighting::at_combine}), right_combine,
                  {"weighting is at_combine", "by_caller", "by_source"});
   expect_refused(combine_with({.layout = Layout::by_source, .reduce = Reduce::by_k}), right_combine,
                  {"reduce is by_k", "grouped", "by_source"});
+}
+
+TEST(MoeUsage, TwoRanksMayBeWrongAtOnce) {
+  auto const batch = small_batch();
+  run_ranks(kRanks, [&](int rank, Communicator& comm) {
+    ExpertGroup group(comm, batch.options);
+    Player const player(batch, rank, group);
+    auto routing = player.route();
+    auto const route = [&] {
+      std::vector<std::int32_t> const ids{10 + rank, 0};
+      static_cast<void>(group.route(std::span(ids), std::vector<float>(2)));
+    };
+    if (rank == 0) {
+      auto const text = raised<PeerError>([&] { static_cast<void>(player.route()); });
+      EXPECT_TRUE(text.find("ids[0, 0] is 11") != text.npos || text.find("ids[0, 0] is 12") != text.npos) << text;
+    } else {
+      expect_parts(raised<UsageError>(route), {"ids[0, 0] is " + std::to_string(10 + rank)});
+    }
+    player.dispatch(routing);
+    play_ordinary(kRanks, rank, group);
+  });
 }
 
 TEST(MoeUsage, CombineNeedsALayout) {

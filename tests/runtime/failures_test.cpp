@@ -3,6 +3,7 @@
 /// The world's failures: deadlines, peers that leave, two threads inside. A failed communicator stays failed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -59,9 +60,12 @@ TEST(TimeOut, NamesRankPhaseAndCallAndFailsForGood) {
         comm.prepare();
         if (rank == 2) {
           while (over < 2) std::this_thread::yield();
-          // And who comes late learns that it was given up.
-          auto const text = peer_error([&] { comm.barrier(); }, 2);
-          expect_parts(text, {"has failed", "deadline"});
+          // And who comes late learns that it was given up: in this call, or where that needs nobody, in the next.
+          auto const late = [&] {
+            phase.call(comm);
+            comm.barrier();
+          };
+          expect_parts(peer_error(late, 2), {"has failed", "deadline"});
           EXPECT_FALSE(comm.usable());
           return;
         }
@@ -187,6 +191,45 @@ TEST(TimeOut, InSplitOrAllocateFailsTheCommunicatorToo) {
       EXPECT_FALSE(raised<TimeoutError>([&] { comm.barrier(); }).empty());
       over = true;
     });
+  }
+}
+
+/// Who gave up may use its buffers again, so who comes late must not take what is in them for the call's data.
+TEST(TimeOut, LateRankGetsTheDataOrAnError) {
+  for (auto const path : {Path::slots, Path::direct}) {
+    for (auto const form : {0, 1}) {
+      std::atomic<bool> over{false};
+      auto with = with_deadline(milliseconds(200));
+      with.options.first_timeout = stretched(std::chrono::seconds(10));
+      with.options.path = path;
+      run_ranks(2, with, [&](int rank, Communicator& comm) {
+        comm.prepare();
+        // Rank 1 gives nothing, so that it needs nothing of rank 0 but its data.
+        Arguments a(comm, 3000);
+        if (rank == 1) a.send_counts[0] = 0;
+        if (rank == 0 || form == 1) a.recv_counts[1] = 0;
+        auto const call = [&] {
+          if (form == 0) return a.run(comm);
+          comm.allgatherv(a.source.data(), rank == 0 ? 3000 : 0, i32, a.recv, a.recv_counts, a.recv_displs, i32);
+        };
+        if (rank == 0) {
+          static_cast<void>(raised<TimeoutError>(call));
+          std::fill(a.source.begin(), a.source.end(), -1);
+          over = true;
+          while (over) std::this_thread::yield();
+          return;
+        }
+        while (!over) std::this_thread::yield();
+        try {
+          call();
+          auto const first = reinterpret_cast<std::int32_t const*>(a.target.data())[0];
+          EXPECT_EQ(first, form == 0 ? 101000 : 100000) << "wrong data in silence, path " << static_cast<int>(path);
+        } catch (PeerError const& error) {
+          EXPECT_EQ(error.rank(), 1);
+        }
+        over = false;
+      });
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "tests/runtime/arguments.hpp"
 #include "tests/runtime/circumstances.hpp"
+#include "tests/support/random.hpp"
 
 namespace davit::test {
 namespace {

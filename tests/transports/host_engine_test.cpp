@@ -183,7 +183,7 @@ TEST(HostEngine, FetchesFromThisProcess) {
   EXPECT_EQ(to, source);
 }
 
-TEST(HostEngine, FetchOfADeadProcessIsASystemErrorThatNamesTheRank) {
+TEST(HostEngine, FetchOfADeadProcessNamesTheRank) {
   pid_t const child = fork();
   if (child == 0) _exit(0);
   ASSERT_GT(child, 0);
@@ -193,7 +193,8 @@ TEST(HostEngine, FetchOfADeadProcessIsASystemErrorThatNamesTheRank) {
   try {
     engine.submit(Lane::down, FetchOp{to, 1, reinterpret_cast<std::uint64_t>(to), sizeof to});
     FAIL() << "nothing was thrown";
-  } catch (SystemError const& error) {
+  } catch (PeerError const& error) {
+    EXPECT_EQ(error.rank(), 1);
     EXPECT_NE(std::string(error.what()).find("16 bytes of rank 1"), std::string::npos) << error.what();
   }
 }

@@ -213,16 +213,16 @@ struct SumKernels {
       if (columns > 0) Block<In, weighted, grouped, 1, true>{job, 0, columns, 0}.run();
       return;
     }
-    std::size_t const last_block = (columns - pair) * In::size;
     std::size_t column = 0;
     for (; columns - column >= pairs * pair; column += pairs * pair) {
       std::size_t const ahead = column * In::size + prefetch_distance;
-      Block<In, weighted, grouped, pairs, false>{job, column, 0, ahead < last_block ? ahead : last_block}.run();
+      std::size_t const last = (columns - pairs * pair) * In::size;
+      Block<In, weighted, grouped, pairs, false>{job, column, 0, ahead < last ? ahead : last}.run();
     }
     while (column < columns) {
       // The last pair may begin early, and then gives some columns a second time, with the same bits.
       if (column > columns - pair) column = columns - pair;
-      Block<In, weighted, grouped, 1, false>{job, column, 0, last_block}.run();
+      Block<In, weighted, grouped, 1, false>{job, column, 0, (columns - pair) * In::size}.run();
       column += pair;
     }
   }

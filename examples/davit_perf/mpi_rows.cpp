@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "examples/davit_perf/moe.hpp"
+#include "examples/davit_perf/mpi_rows.hpp"
+
+#include "examples/support/world.hpp"
 
 namespace perf {
 
@@ -15,6 +17,11 @@ void MpiRows::alltoallv(std::byte const* send, std::vector<int> const& send_rows
   support::check(MPI_Alltoallv(send, send_rows.data(), send_places.data(), type_, recv, recv_rows.data(),
                                recv_places.data(), type_, comm_),
                  "MPI_Alltoallv");
+}
+
+davit::host::Stores stores_for(std::size_t bytes) noexcept {
+  constexpr std::size_t most_cached = std::size_t{4} << 20;
+  return bytes > most_cached ? davit::host::Stores::streaming : davit::host::Stores::cached;
 }
 
 int places_of(std::vector<int> const& counts, std::vector<int>& places) {
