@@ -19,7 +19,7 @@ Card Allgatherv::terms(int peer) const {
   Card card{};
   card.sent = send_bytes_;
   card.expected = recv_.bytes(peer);
-  card.dtype = static_cast<std::uint64_t>(recv_.dtype);
+  card.note = note_of(send_dtype_, recv_.dtype);
   card.chunks = static_cast<std::uint32_t>(chunks_of(send_bytes_));
   if (comm_.engine->can_fetch() && comm_.options.path != Path::slots) {
     auto const address = reinterpret_cast<std::uint64_t>(send_);
@@ -44,12 +44,8 @@ bool Allgatherv::goes_direct(std::uint16_t writer_flags, std::uint16_t reader_fl
 void Allgatherv::pull_direct(int peer) {
   auto const bytes = recv_.bytes(peer);
   auto const address = card(peer).address;
-  if (auto const* const here = comm_.shared.find(peer, address, bytes)) {
-    comm_.engine->submit(Lane::down, CopyOp{recv_.block(peer), here, bytes});
-  } else {
-    comm_.engine->submit(Lane::down, FetchOp{recv_.block(peer), peer, address, bytes});
-  }
-  comm_.mesh->count_pull(*comm_.engine, peer);
+  auto const* const here = comm_.shared.find(peer, address, bytes);
+  comm_.mesh->fetch(*comm_.engine, peer, number, recv_.block(peer), address, here, bytes);
   comm_.stats.bytes_direct += bytes;
 }
 

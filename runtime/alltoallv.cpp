@@ -11,7 +11,7 @@ Card terms_of(Exchange const& exchange, int peer) {
   Card card{};
   card.sent = exchange.send.bytes(peer);
   card.expected = exchange.recv.bytes(peer);
-  card.dtype = static_cast<std::uint64_t>(exchange.recv.dtype);
+  card.note = note_of(exchange.send.dtype, exchange.recv.dtype);
   return card;
 }
 
@@ -152,12 +152,7 @@ Alltoallv::Next Alltoallv::pull_next() {
     if (pulls_direct(peer)) {
       auto* const to = exchange_.recv.block(peer);
       auto const address = card(peer).address;
-      if (auto const* const here = comm_.shared.find(peer, address, bytes)) {
-        comm_.engine->submit(Lane::down, CopyOp{to, here, bytes});
-      } else {
-        comm_.engine->submit(Lane::down, FetchOp{to, peer, address, bytes});
-      }
-      comm_.mesh->count_pull(*comm_.engine, peer);
+      comm_.mesh->fetch(*comm_.engine, peer, number, to, address, comm_.shared.find(peer, address, bytes), bytes);
       comm_.stats.bytes_direct += bytes;
       continue;
     }

@@ -127,15 +127,15 @@ std::string Call::explain(std::uint64_t mine, std::uint64_t theirs) const {
 }
 
 std::string Call::disagreement(int from, Card const& sender, int to, Card const& receiver) const {
-  return "rank " + std::to_string(from) + " sends " + bytes_text(sender.sent, sender.dtype) + " to rank " +
-         std::to_string(to) + ", which expects " + bytes_text(receiver.expected, receiver.dtype);
+  return "rank " + std::to_string(from) + " sends " + bytes_text(sender.sent, static_cast<Dtype>(sender.note & 0xff)) +
+         " to rank " + std::to_string(to) + ", which expects " +
+         bytes_text(receiver.expected, static_cast<Dtype>(receiver.note >> 8 & 0xff));
 }
 
-std::string bytes_text(std::uint64_t bytes, std::uint64_t dtype) {
-  auto const type = static_cast<Dtype>(dtype);
+std::string bytes_text(std::uint64_t bytes, Dtype dtype) {
   auto text = std::to_string(bytes) + " bytes";
-  if (auto const size = size_of(type); dtype < 256 && size > 0) {
-    text += " (" + std::to_string(bytes / size) + " x " + name_of(type) + ")";
+  if (auto const size = size_of(dtype); size > 0) {
+    text += " (" + std::to_string(bytes / size) + " x " + name_of(dtype) + ")";
   }
   return text;
 }

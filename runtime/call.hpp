@@ -79,7 +79,11 @@ class Call : public Task {
 };
 
 /// Bytes in words: "16 bytes (4 x f32)".
-[[nodiscard]] std::string bytes_text(std::uint64_t bytes, std::uint64_t dtype);
+[[nodiscard]] std::string bytes_text(std::uint64_t bytes, Dtype dtype);
+/// A card's note: dtypes of what is sent and of what is expected.
+[[nodiscard]] constexpr std::uint64_t note_of(Dtype sent, Dtype expected) noexcept {
+  return static_cast<std::uint64_t>(sent) | static_cast<std::uint64_t>(expected) << 8;
+}
 
 /// Makes a task of call `number`; what the making throws is told to the peers as a refusal, and thrown here.
 template <class Make>

@@ -61,7 +61,7 @@ void Communicator::barrier() {
 Communicator Communicator::split(int color, int key) {
   auto& state = checked(state_);
   detail::CommunicatorState::Entry const inside(state);
-  auto part = state.bootstrap->split(color, key, std::chrono::steady_clock::now() + state.options.timeout);
+  auto part = state.set_up("split", [&](Deadline deadline) { return state.bootstrap->split(color, key, deadline); });
   if (part == nullptr) return {};
   auto options = state.options;
   options.name += "/" + std::to_string(color);
@@ -76,37 +76,38 @@ Communicator Communicator::dup() {
 SharedBuffer Communicator::allocate(std::size_t bytes) {
   auto& state = checked(state_);
   detail::CommunicatorState::Entry const inside(state);
-  auto const deadline = std::chrono::steady_clock::now() + state.options.timeout;
   auto const what = "allocate on communicator '" + state.options.name + "'";
   std::optional<Segment> segment;
   struct Place {
     std::uint64_t data;
     std::uint64_t bytes;
   };
-  auto const places = detail::gather_results(*state.bootstrap, what, deadline, [&] {
-    if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
-      throw UsageError("davit: allocate: bytes is " + std::to_string(bytes) + ", must be less than 2^63");
+  return state.set_up("allocate", [&](Deadline deadline) {
+    auto const places = detail::gather_results(*state.bootstrap, what, deadline, [&] {
+      if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
+        throw UsageError("davit: allocate: bytes is " + std::to_string(bytes) + ", must be less than 2^63");
+      }
+      segment.emplace(Segment::create(environment().shm_dir, detail::kSharedHeaderBytes + bytes));
+      segment->reserve(0, segment->ticket().bytes);
+      auto* const base = segment->mapping().get();
+      new (base) detail::SharedHeader{segment->ticket().nonce, 0};
+      return Place{reinterpret_cast<std::uint64_t>(base + detail::kSharedHeaderBytes), bytes};
+    });
+    auto const shared = detail::share(*state.bootstrap, what, *segment, deadline);
+    auto const held = state.lock();
+    state.shared.sweep();
+    for (int peer = 0; peer < state.size; ++peer) {
+      auto const& place = places[static_cast<std::size_t>(peer)];
+      state.shared.add(peer, place.data, place.bytes, shared.mappings[static_cast<std::size_t>(peer)]);
     }
-    segment.emplace(Segment::create(environment().shm_dir, detail::kSharedHeaderBytes + bytes));
-    segment->reserve(0, segment->ticket().bytes);
-    auto* const base = segment->mapping().get();
-    new (base) detail::SharedHeader{segment->ticket().nonce, 0};
-    return Place{reinterpret_cast<std::uint64_t>(base + detail::kSharedHeaderBytes), bytes};
+    SharedBuffer buffer;
+    buffer.data_ = segment->mapping().get() + detail::kSharedHeaderBytes;
+    buffer.bytes_ = bytes;
+    buffer.owner_ = std::shared_ptr<void>(segment->mapping().get(), [mapping = segment->mapping()](void* base) {
+      store_release(static_cast<detail::SharedHeader*>(base)->dropped, 1);  // the peers unmap it at their next chance
+    });
+    return buffer;
   });
-  auto const shared = detail::share(*state.bootstrap, what, *segment, deadline);
-  auto const held = state.lock();
-  state.shared.sweep();
-  for (int peer = 0; peer < state.size; ++peer) {
-    auto const& place = places[static_cast<std::size_t>(peer)];
-    state.shared.add(peer, place.data, place.bytes, shared.mappings[static_cast<std::size_t>(peer)]);
-  }
-  SharedBuffer buffer;
-  buffer.data_ = segment->mapping().get() + detail::kSharedHeaderBytes;
-  buffer.bytes_ = bytes;
-  buffer.owner_ = std::shared_ptr<void>(segment->mapping().get(), [mapping = segment->mapping()](void* base) {
-    store_release(static_cast<detail::SharedHeader*>(base)->dropped, 1);  // the peers unmap it at their next chance
-  });
-  return buffer;
 }
 
 void Communicator::alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype, void* recv,
@@ -161,10 +162,9 @@ void Communicator::allgatherv(void const* send, std::int64_t send_count, Dtype s
     auto const own = detail::checked_blocks("allgatherv", "send", 1, const_cast<void*>(send), {&send_count, 1},
                                             {&zero, 1}, send_dtype, false);
     if (own.bytes(0) != blocks.bytes(state.rank)) {
-      throw UsageError("davit: allgatherv: send_count is " +
-                       detail::bytes_text(own.bytes(0), std::uint64_t(send_dtype)) +
+      throw UsageError("davit: allgatherv: send_count is " + detail::bytes_text(own.bytes(0), send_dtype) +
                        ", must be as long as this rank's block of recv, " +
-                       detail::bytes_text(blocks.bytes(state.rank), std::uint64_t(recv_dtype)));
+                       detail::bytes_text(blocks.bytes(state.rank), recv_dtype));
     }
     return detail::Allgatherv(state, own.data, own.bytes(0), send_dtype, blocks);
   });

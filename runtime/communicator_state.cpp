@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "runtime/log.hpp"
 #include "runtime/progress.hpp"
@@ -195,6 +196,18 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
     engine->abandon();
   }
   while (!queue_.empty()) finish_head(failure_);
+}
+
+void CommunicatorState::fail_set_up(char const* phase, TimeoutError const& error) {
+  std::string_view reason = error.what();
+  if (constexpr std::string_view prefix = "davit: "; reason.starts_with(prefix)) reason.remove_prefix(prefix.size());
+  auto const text = std::string("davit: ") + phase + ": " + std::string(reason) + where(number());
+  TimeoutError const named(text, error.rank());
+  {
+    std::lock_guard const held(mutex_);
+    fail(error.rank(), number(), std::make_exception_ptr(named), text);
+  }
+  throw named;
 }
 
 void CommunicatorState::refuse(std::uint32_t number, char const* text, bool blocking) {

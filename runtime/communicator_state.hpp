@@ -56,6 +56,16 @@ class CommunicatorState {
   Poked poke() noexcept;
   /// Tells the peers that this rank refuses call `number`, and why.
   void refuse(std::uint32_t number, char const* text, bool blocking);
+  /// A collective set-up that goes over the bootstrap, `phase` in messages: a time-out there fails the communicator,
+  /// since its ranks no longer stand at the same place. What ranks refuse or disagree on does not.
+  template <class Work>
+  auto set_up(char const* phase, Work const& work) {
+    try {
+      return work(std::chrono::steady_clock::now() + options.timeout);
+    } catch (TimeoutError const& error) {
+      fail_set_up(phase, error);
+    }
+  }
   /// Marks the communicator failed for good. Under the lock.
   void fail(int culprit, std::uint32_t number, std::exception_ptr error, std::string const& text) noexcept;
   [[nodiscard]] bool usable() const noexcept { return !failed_.load(std::memory_order_acquire); }
@@ -87,6 +97,7 @@ class CommunicatorState {
  private:
   friend class Entry;
   bool advance_head();
+  [[noreturn]] void fail_set_up(char const* phase, TimeoutError const& error);
   void look_after();
   void wait_until_done(Task& task);
   void finish_head(std::exception_ptr error) noexcept;

@@ -49,8 +49,8 @@ Dispatch::Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<Ro
 Card Dispatch::terms(int peer) const {
   Card card{};
   card.sent = card.expected = hash_of(payloads_);
-  card.address = payloads_.front().row_bytes;  // this and dtype: for messages
-  card.dtype = (row_bytes_ - payloads_.front().row_bytes) * (kMostPayloads + 1) + payloads_.size() - 1;
+  card.address = payloads_.front().row_bytes;  // this and the note: for messages
+  card.note = (row_bytes_ - payloads_.front().row_bytes) * (kMostPayloads + 1) + payloads_.size() - 1;
   auto const& needed = routing_.needed_by[static_cast<std::size_t>(peer)];
   std::int64_t last = -1;
   for (auto const position : needed) {
@@ -72,7 +72,7 @@ std::string Dispatch::disagreement(int from, Card const& sender, int to, Card co
   if (sender.address != receiver.address) {
     return text("row_bytes of x is ", std::to_string(sender.address), std::to_string(receiver.address));
   }
-  return text("payloads differ in width: ", payloads_text(sender.dtype), payloads_text(receiver.dtype));
+  return text("payloads differ in width: ", payloads_text(sender.note), payloads_text(receiver.note));
 }
 
 std::uint64_t Dispatch::chunks_of(int source) const noexcept {

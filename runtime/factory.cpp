@@ -24,7 +24,8 @@ constexpr std::uint64_t kLeastSlot = 4096;
 constexpr std::uint64_t kMostSlot = std::uint64_t{1} << 30;
 constexpr std::uint64_t kLeastAutomaticSlot = std::uint64_t{128} << 10;
 constexpr std::uint64_t kMostAutomaticSlot = std::uint64_t{1} << 20;
-constexpr std::chrono::milliseconds kMostTimeout{1'000'000'000};  // as DAVIT_TIMEOUT; a clock can add it without overflow
+constexpr std::chrono::milliseconds kMostTimeout{
+    1'000'000'000};  // as DAVIT_TIMEOUT; a clock can add it without overflow
 
 bool is_timeout(std::chrono::milliseconds time) noexcept { return time.count() >= 1 && time <= kMostTimeout; }
 
@@ -74,8 +75,20 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
   check("option slot_bytes", [](Proposal const& p) { return p.geometry.slot_bytes; });
   check("option slots", [](Proposal const& p) { return p.geometry.slots / 2; });
   check("option direct_bytes", [](Proposal const& p) { return p.direct_bytes; });
-  check("option path", [](Proposal const& p) { return p.path; });
-  check("option host_order", [](Proposal const& p) { return p.host_order; });
+  auto const check_names = [&](char const* field, auto value, auto name) {
+    check_equal(
+        what, field, bootstrap.size(), [&](int rank) { return value(all[static_cast<std::size_t>(rank)]); }, name);
+  };
+  check_names(
+      "option path", [](Proposal const& p) { return p.path; },
+      [](Path path) {
+        return std::string(path == Path::automatic ? "auto" : path == Path::slots ? "slots" : "direct");
+      });
+  check_names(
+      "option host_order", [](Proposal const& p) { return p.host_order; },
+      [](HostOrder order) {
+        return std::string(order == HostOrder::eager ? "eager" : order == HostOrder::queues ? "queues" : "submission");
+      });
   Topology::CpuMask cpus{};
   for (auto const& proposal : all) {
     for (std::size_t word = 0; word < cpus.size(); ++word) cpus[word] |= proposal.cpus[word];

@@ -122,36 +122,37 @@ GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOpti
     : comm(std::move(state)), options(wanted), pool(std::make_shared<RowPool>(wanted.allocator)) {
   CommunicatorState::Entry const inside(*comm);
   auto& bootstrap = *comm->bootstrap;
-  auto const deadline = std::chrono::steady_clock::now() + comm->options.timeout;
   auto const what = "expert group on communicator '" + comm->options.name + "'";
   serial = ++comm->groups;
-  auto const proposals = gather_results(bootstrap, what, deadline, [&] {
-    check(options, comm->size);
-    if (options.reduce_group == 0) options.reduce_group = node_block(bootstrap.nodes());
-    partial_dtype = options.partial_dtype.value_or(options.dtype);
-    return Proposal{{options.experts, options.top_k, options.hidden, options.max_tokens,
-                     static_cast<std::int64_t>(options.dtype), static_cast<std::int64_t>(partial_dtype),
-                     options.reduce_group, options.routings, serial}};
+  comm->set_up("expert group", [&](Deadline deadline) {
+    auto const proposals = gather_results(bootstrap, what, deadline, [&] {
+      check(options, comm->size);
+      if (options.reduce_group == 0) options.reduce_group = node_block(bootstrap.nodes());
+      partial_dtype = options.partial_dtype.value_or(options.dtype);
+      return Proposal{{options.experts, options.top_k, options.hidden, options.max_tokens,
+                       static_cast<std::int64_t>(options.dtype), static_cast<std::int64_t>(partial_dtype),
+                       options.reduce_group, options.routings, serial}};
+    });
+    for (std::size_t field = 0; field < std::size(kFields); ++field) {
+      check_equal(
+          what, kFields[field], comm->size,
+          [&](int rank) { return proposals[static_cast<std::size_t>(rank)].fields[field]; },
+          [&](std::int64_t value) { return field_text(field, value); });
+    }
+    for (int rank = 0; rank < comm->size; ++rank) {
+      owners_.insert(owners_.end(), static_cast<std::size_t>(experts_of(rank)), rank);
+    }
+    held = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(options.routings));
+    std::optional<Segment> segment;
+    gather_results(bootstrap, what, deadline, [&] {
+      auto const bytes = kPage + counters_bytes() + static_cast<std::size_t>(options.routings) * area_bytes();
+      segment.emplace(Segment::create(environment().shm_dir, bytes));
+      segment->reserve(0, segment->ticket().bytes);
+      std::memcpy(segment->mapping().get(), &segment->ticket().nonce, sizeof(std::uint64_t));
+      return 0;
+    });
+    segments_ = share(bootstrap, what, *segment, deadline);
   });
-  for (std::size_t field = 0; field < std::size(kFields); ++field) {
-    check_equal(
-        what, kFields[field], comm->size,
-        [&](int rank) { return proposals[static_cast<std::size_t>(rank)].fields[field]; },
-        [&](std::int64_t value) { return field_text(field, value); });
-  }
-  for (int rank = 0; rank < comm->size; ++rank) {
-    owners_.insert(owners_.end(), static_cast<std::size_t>(experts_of(rank)), rank);
-  }
-  held = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(options.routings));
-  std::optional<Segment> segment;
-  gather_results(bootstrap, what, deadline, [&] {
-    auto const bytes = kPage + counters_bytes() + static_cast<std::size_t>(options.routings) * area_bytes();
-    segment.emplace(Segment::create(environment().shm_dir, bytes));
-    segment->reserve(0, segment->ticket().bytes);
-    std::memcpy(segment->mapping().get(), &segment->ticket().nonce, sizeof(std::uint64_t));
-    return 0;
-  });
-  segments_ = share(bootstrap, what, *segment, deadline);
 }
 
 std::int64_t GroupState::experts_of(int rank) const noexcept {

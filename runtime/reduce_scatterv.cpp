@@ -32,7 +32,7 @@ Card ReduceScatterv::terms(int peer) const {
   Card card{};
   card.sent = bytes_of(peer);
   card.expected = bytes_of(comm_.rank);
-  card.dtype = static_cast<std::uint64_t>(dtype_);
+  card.note = note_of(dtype_, dtype_);
   card.chunks = static_cast<std::uint32_t>((card.sent + part_bytes() - 1) / part_bytes());
   return card;
 }

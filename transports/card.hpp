@@ -49,8 +49,7 @@ enum class Operation : std::uint16_t {
 }
 
 /// Bits of Card::flags.
-inline constexpr std::uint16_t kCardRefused =
-    1;  ///< the writer pushes and pulls nothing; its reason stands in the outbox
+inline constexpr std::uint16_t kCardRefused = 1;   ///< the writer takes no part; its reason stands in the outbox
 inline constexpr std::uint16_t kCardReadable = 2;  ///< the block sent lies where the reader can copy it from itself
 inline constexpr std::uint16_t kCardReads = 4;     ///< the writer can copy blocks from where they lie
 
@@ -65,7 +64,7 @@ struct alignas(64) Card {
   std::uint64_t detail;    ///< the operation's own settings, equal on all ranks
   std::uint32_t base;      ///< the pair's data counter before this call's first chunk
   std::uint32_t chunks;    ///< chunks this call pushes to the reader if it goes through slots
-  std::uint64_t dtype;     ///< of the writer's elements, for messages
+  std::uint64_t note;      ///< for messages: what the operation says of itself, dtypes for instance
 };
 static_assert(sizeof(Card) == 64);
 

@@ -13,6 +13,7 @@
 #include "davit/dtype.hpp"
 #include "transports/counter.hpp"
 #include "transports/host/kernels.hpp"
+#include "transports/outbox.hpp"
 
 namespace davit {
 
@@ -87,12 +88,19 @@ struct SumRowsOp {
   std::byte const* bias;  ///< same stride as out; may be null
 };
 
-/// Copies from another process's memory, without its help. Only where Engine::can_fetch says so.
+/// Copies from another rank's memory, without its help. Only where Engine::can_fetch says so. The peer may fail its
+/// call and take its buffer back, so the reader announces itself before it looks whether the peer has failed, and the
+/// peer waits for announced readers after it has said so.
 struct FetchOp {
   std::byte* to;
   int peer;
-  std::uint64_t address;
+  std::uint64_t address;  ///< in the peer
+  std::byte const* here;  ///< the same block as mapped here; null where it is not
   std::size_t bytes;
+  std::uint32_t number;        ///< of the call
+  CreditLine* line;            ///< of this rank, in the peer's outbox
+  OutboxHeader const* header;  ///< of the peer
+  bool begun;                  ///< false at submission
 };
 
 /// What an engine's lanes stand at.

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace davit {
 
@@ -56,7 +58,7 @@ void Mesh::post(int peer, std::uint32_t number, Card const& card) noexcept {
   place.detail = card.detail;
   place.base = of(peer).pushed;
   place.chunks = card.chunks;
-  place.dtype = card.dtype;
+  place.note = card.note;
   store_release(place.number, number);
 }
 
@@ -134,7 +136,11 @@ void Mesh::end_pull(Engine& engine, int peer) {
   engine.submit(Lane::down, RaiseOp{&of(peer).outbox.credit(rank_).chunks, of(peer).pulled});
 }
 
-void Mesh::count_pull(Engine& engine, int peer) {
+void Mesh::fetch(Engine& engine, int peer, std::uint32_t number, std::byte* to, std::uint64_t address,
+                 std::byte const* here, std::size_t bytes) {
+  auto const& outbox = of(peer).outbox;
+  engine.submit(Lane::down,
+                FetchOp{to, peer, address, here, bytes, number, &outbox.credit(rank_), &outbox.header(), false});
   ++of(peer).pulled;
   end_pull(engine, peer);
 }
@@ -157,12 +163,9 @@ void Mesh::hold_for_credit(Engine& engine, int peer) {
 std::optional<Trouble> Mesh::trouble(int peer, bool look_for_death) const {
   auto const& there = of(peer);
   auto const name = "rank " + std::to_string(peer);
-  auto const& header = there.outbox.header();
   switch (there.outbox.state()) {
-    case OutboxState::failed: {
-      std::string const text(header.reason, strnlen(header.reason, kReasonBytes));
-      return Trouble{header.culprit < 0 ? peer : header.culprit, name + " has failed: " + text};
-    }
+    case OutboxState::failed:
+      return failure_of(peer, there.outbox.header());
     case OutboxState::closed:
       return Trouble{peer, name + " has destroyed its communicator"};
     case OutboxState::created:
@@ -184,7 +187,22 @@ void Mesh::set_failed(int culprit, std::uint32_t number, std::string_view reason
   header.reason[length] = '\0';
   header.culprit = culprit;
   header.number = number;
-  own_.set_state(OutboxState::failed);
+  store_in_order(header.state, static_cast<std::uint32_t>(OutboxState::failed));
+  await_readers();
+}
+
+/// A peer that began before it saw the failure reads on to the end, then finds it; one that begins later reads nothing.
+void Mesh::await_readers() const noexcept {
+  constexpr auto patience = std::chrono::seconds(10);  // a copy in memory takes less, and a dead reader takes nothing
+  auto const deadline = std::chrono::steady_clock::now() + patience;
+  for (int peer = 0; peer < size(); ++peer) {
+    auto const& line = own_.credit(peer);
+    while (load_in_order(line.reading) != load_acquire(line.read)) {
+      auto const& watch = of(peer).watch;
+      if (std::chrono::steady_clock::now() > deadline || (watch != nullptr && watch->is_dead())) break;
+      std::this_thread::yield();
+    }
+  }
 }
 
 void Mesh::set_closed() noexcept {

@@ -19,12 +19,6 @@
 
 namespace davit {
 
-/// Why nothing more will come from a peer.
-struct Trouble {
-  int culprit;       ///< the rank where it began, which may be another than the peer
-  std::string text;  ///< "rank 2 (process 4711) has died"
-};
-
 class Mesh {
  public:
   /// Where numbers start; anything but the defaults is for tests of the wrap.
@@ -81,8 +75,10 @@ class Mesh {
   std::byte const* begin_pull(Engine& engine, int peer, std::uint32_t place);
   /// Credits it.
   void end_pull(Engine& engine, int peer);
-  /// Credits chunks that are taken without looking at slot or counter: the direct way's one.
-  void count_pull(Engine& engine, int peer);
+  /// The direct way: copies the peer's block of call `number` from its `address`, or from `here` where that is mapped,
+  /// and credits it as one chunk. The peer cannot leave the call in the middle of it.
+  void fetch(Engine& engine, int peer, std::uint32_t number, std::byte* to, std::uint64_t address,
+             std::byte const* here, std::size_t bytes);
   /// At once: credits all chunks of the peer's call without reading them.
   void drop(int peer, Card const& card) noexcept;
   /// At once: counts all chunks pushed to a peer that refused the call as credited.
@@ -94,7 +90,8 @@ class Mesh {
 
   /// Why nothing more will come from a peer, if so. One system call where `look_for_death`.
   [[nodiscard]] std::optional<Trouble> trouble(int peer, bool look_for_death) const;
-  /// Tells the peers that this rank is out. Local.
+  /// Tells the peers that this rank is out. Local; returns when nobody reads this rank's buffers any more, which takes
+  /// as long as a copy that is under way.
   void set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept;
   void set_closed() noexcept;
 
@@ -115,6 +112,7 @@ class Mesh {
   };
 
   void mark_prepared() noexcept;
+  void await_readers() const noexcept;
   [[nodiscard]] bool is_credited(int peer, std::uint32_t chunk) noexcept;
   [[nodiscard]] Peer& of(int peer) noexcept { return peers_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] Peer const& of(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }

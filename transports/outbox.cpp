@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transports/outbox.hpp"
 
+#include <cstring>
 #include <new>
 
 namespace davit {
@@ -24,6 +25,11 @@ std::size_t Geometry::control_bytes() const noexcept {
   return (end + kPage - 1) / kPage * kPage;
 }
 
+Trouble failure_of(int peer, OutboxHeader const& header) {
+  std::string const text(header.reason, strnlen(header.reason, kReasonBytes));
+  return {header.culprit < 0 ? peer : header.culprit, "rank " + std::to_string(peer) + " has failed: " + text};
+}
+
 void Outbox::initialise(std::uint64_t nonce, std::uint32_t first_number, std::uint32_t first_chunk) noexcept {
   auto* const header = new (at(0)) OutboxHeader{};
   header->magic = kMagic;
@@ -33,6 +39,8 @@ void Outbox::initialise(std::uint64_t nonce, std::uint32_t first_number, std::ui
     store_release(data(peer), first_chunk);
     store_release(credit(peer).chunks, first_chunk);
     store_release(credit(peer).cards, first_number - 1);
+    store_release(credit(peer).reading, first_number - 1);
+    store_release(credit(peer).read, first_number - 1);
     for (std::uint32_t number = first_number - kCardRing; number != first_number; ++number) {
       card(peer, number).number = number;
     }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "transports/card.hpp"
 #include "transports/counter.hpp"
@@ -44,9 +45,20 @@ static_assert(sizeof(OutboxHeader) <= 4096);
 
 /// Counters that a peer writes into this outbox: its credits. On a line of their own, away from the owner's words.
 struct CreditLine {
-  Counter chunks;  ///< chunks of this outbox that the peer has done with
-  Counter cards;   ///< number of the last card that the peer has done with
+  Counter chunks;   ///< chunks of this outbox that the peer has done with
+  Counter cards;    ///< number of the last card that the peer has done with
+  Counter reading;  ///< direct way: number of the call whose block the peer has begun to read where it lies
+  Counter read;     ///< and of the last that it has read
 };
+
+/// Why nothing more will come from a peer.
+struct Trouble {
+  int culprit;       ///< the rank where it began, which may be another than the peer
+  std::string text;  ///< "rank 2 (process 4711) has died"
+};
+
+/// What the header of a failed outbox says. Its state must have been seen failed.
+[[nodiscard]] Trouble failure_of(int peer, OutboxHeader const& header);
 
 class Outbox {
  public:

@@ -106,8 +106,8 @@ Segment Segment::create(std::string const& directory, std::size_t bytes) {
     segment.mapping_ = map_file(ticket.descriptor, ticket.bytes);
   }
   if (segment.mapping_ == nullptr) {
-    throw SystemError("davit: " + std::to_string(ticket.bytes) + " bytes of " + directory +
-                      " cannot be mapped: " + reason());
+    throw SystemError("davit: shared memory in " + directory + " cannot be mapped: needed " +
+                      std::to_string(ticket.bytes) + " bytes: " + reason());
   }
   std::lock_guard const lock(registry().mutex);
   registry().mappings[ticket.nonce] = segment.mapping_;

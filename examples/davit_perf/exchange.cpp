@@ -6,10 +6,12 @@
 #include <cstring>
 #include <numeric>
 
-#include "examples/davit_perf/random.hpp"
+#include "examples/support/random.hpp"
 
 namespace perf {
 namespace {
+
+using support::mix;
 
 /// A part of `total` for each rank: the n-th one's in proportion to 1/n.
 std::vector<std::int64_t> zipf_parts(std::int64_t total, int ranks) {

@@ -54,7 +54,8 @@ Peers:
   mpi         the MPI recipe done well: one row a (token, rank) is packed, sent by MPI_Alltoallv and
               expanded to the experts; partial sums come back, the owner adds them. Buffers stay, all
               lists are made in its route, rows are moved and summed by the same kernels as davit's.
-  mpi-expert  the careless recipe: one row a (token, expert) there and back, and not expanded.
+  mpi-expert  the careless recipe: one row a (token, expert) there and back, and not laid out by expert;
+              its route exchanges row counts only.
 --check: received rows equal bit by bit; combined rows within 3u * S of a sum in f64, u the unit
 round-off of the dtype and S the sum of the terms' sizes; beside mpi, which rounds where davit does,
 equal bit by bit too.

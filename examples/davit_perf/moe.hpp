@@ -16,23 +16,10 @@
 #include "davit/dtype.hpp"
 #include "examples/davit_perf/options.hpp"
 #include "examples/support/buffer.hpp"
+#include "examples/support/expert_map.hpp"
 #include "examples/support/world.hpp"
 
 namespace perf {
-
-/// Which rank holds which expert: contiguous blocks, the first E mod R ranks hold one more.
-class ExpertMap {
- public:
-  ExpertMap(std::int64_t experts, int ranks);
-  [[nodiscard]] std::int64_t experts() const noexcept { return static_cast<std::int64_t>(owners_.size()); }
-  [[nodiscard]] int owner(std::int32_t expert) const noexcept { return owners_[static_cast<std::size_t>(expert)]; }
-  [[nodiscard]] std::int64_t first(int rank) const noexcept { return firsts_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] std::int64_t count(int rank) const noexcept { return first(rank + 1) - first(rank); }
-
- private:
-  std::vector<int> owners_;
-  std::vector<std::int64_t> firsts_;
-};
 
 /// One batch of tokens on this rank, the input of all sides.
 class MoeProblem {
@@ -51,7 +38,7 @@ class MoeProblem {
   [[nodiscard]] std::size_t row_bytes() const noexcept { return static_cast<std::size_t>(hidden_) * size_of(dtype_); }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
-  [[nodiscard]] ExpertMap const& map() const noexcept { return map_; }
+  [[nodiscard]] support::ExpertMap const& map() const noexcept { return map_; }
 
   [[nodiscard]] std::byte const* x() const noexcept { return x_.data(); }             ///< [T, H]
   [[nodiscard]] std::span<std::int32_t const> ids() const noexcept { return ids_; }   ///< [T, K], distinct in a token
@@ -70,7 +57,7 @@ class MoeProblem {
   int rank_;
   int ranks_;
   std::uint64_t seed_;
-  ExpertMap map_;
+  support::ExpertMap map_;
   support::Buffer x_;
   std::vector<std::int32_t> ids_;
   std::vector<float> weights_;
@@ -91,25 +78,19 @@ class MoeSide {
   virtual void dispatch() = 0;  ///< the problem's present x into received()
   virtual void combine() = 0;   ///< received(), now the experts' results, into output()
 
-  /// Rows of each local expert, [L], after route.
-  [[nodiscard]] virtual std::vector<std::int64_t> expert_counts() const = 0;
+  // After route.
+  [[nodiscard]] virtual std::byte* received() const = 0;  ///< [received_rows(), H]
+  [[nodiscard]] virtual std::int64_t received_rows() const = 0;
+  [[nodiscard]] virtual std::vector<std::int64_t> expert_counts() const = 0;  ///< [L], rows
   /// For each row of the layout by_expert, where it lies in received(). For checks.
-  [[nodiscard]] virtual std::vector<std::int64_t> by_expert() const = 0;
+  [[nodiscard]] virtual std::vector<std::int64_t> by_expert() const;
 
-  [[nodiscard]] std::byte* received() const noexcept { return received_.data(); }
-  [[nodiscard]] std::int64_t received_rows() const noexcept { return received_rows_; }
   [[nodiscard]] std::byte* output() const noexcept { return output_.data(); }  ///< [T, H]
 
  protected:
-  void expect_rows(std::int64_t rows) {
-    received_rows_ = rows;
-    received_.ensure(static_cast<std::size_t>(rows) * problem_.row_bytes());
-  }
   MoeProblem const& problem_;
 
  private:
-  std::int64_t received_rows_ = 0;
-  support::Buffer received_;
   support::Buffer output_;
 };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/davit_perf/moe_check.hpp"
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "transports/host/kernels.hpp"
@@ -23,6 +25,12 @@ double unit_round_off(davit::Dtype dtype) {
 
 /// Below this numbers of the dtype lie evenly, and roundings are absolute.
 double least_normal(davit::Dtype dtype) { return std::ldexp(1.0, dtype == davit::f16 ? -14 : -126); }
+
+std::string text_of(double number) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", number);
+  return text.data();
+}
 
 std::size_t at(MoeProblem const& problem, std::int64_t row) {
   return static_cast<std::size_t>(row) * problem.row_bytes();
@@ -86,7 +94,7 @@ bool near_reference(Bench const& bench, MoeProblem const& problem, MoeSide const
       auto const allowed = tolerance * std::max(std::abs(x) * size, least_normal(dtype) * (problem.ranks() + 2));
       if (std::abs(seen - weight * x) <= allowed) continue;  // false for NaN
       difference = "token " + std::to_string(token) + ", element " + std::to_string(byte / element) + " is " +
-                   std::to_string(seen) + ", must be " + std::to_string(weight * x) + " +- " + std::to_string(allowed);
+                   text_of(seen) + ", must be " + text_of(weight * x) + " +- " + text_of(allowed);
       break;
     }
   }

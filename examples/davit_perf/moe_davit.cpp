@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <numeric>
-
 #include "davit/expert_group.hpp"
 #include "examples/davit_perf/moe.hpp"
 
@@ -19,7 +17,8 @@ class DavitMoe final : public MoeSide {
 
   void route() override {
     routing_ = group_.route(problem_.ids(), problem_.weights());
-    expect_rows(routing_.rows(davit::Layout::by_expert));
+    rows_ = routing_.rows(davit::Layout::by_expert);
+    received_.ensure(static_cast<std::size_t>(rows_) * problem_.row_bytes());
   }
 
   void dispatch() override {
@@ -28,20 +27,19 @@ class DavitMoe final : public MoeSide {
 
   void combine() override { group_.combine(routing_, received(), output()); }
 
+  [[nodiscard]] std::byte* received() const override { return received_.data(); }
+  [[nodiscard]] std::int64_t received_rows() const override { return rows_; }
+
   [[nodiscard]] std::vector<std::int64_t> expert_counts() const override {
     auto const counts = routing_.counts().expert_counts;
     return {counts.begin(), counts.end()};
   }
 
-  [[nodiscard]] std::vector<std::int64_t> by_expert() const override {
-    std::vector<std::int64_t> rows(static_cast<std::size_t>(received_rows()));
-    std::iota(rows.begin(), rows.end(), 0);
-    return rows;
-  }
-
  private:
   davit::ExpertGroup group_;
   davit::Routing routing_;
+  std::int64_t rows_ = 0;
+  support::Buffer received_;
 };
 
 }  // namespace

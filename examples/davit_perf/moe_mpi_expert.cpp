@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "examples/davit_perf/moe.hpp"
-#include "examples/davit_perf/mpi_rows.hpp"
+#include "examples/support/mpi_moe.hpp"
 #include "transports/host/kernels.hpp"
 
 namespace perf {
@@ -13,6 +13,13 @@ namespace {
 using davit::host::RowMove;
 using davit::host::RowSum;
 using davit::host::Term;
+
+/// Where each block begins. @return the total.
+int place_blocks(std::vector<int> const& counts, std::vector<int>& places) {
+  places.resize(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), places.begin(), 0);
+  return std::accumulate(counts.begin(), counts.end(), 0);
+}
 
 class MpiExpertMoe final : public MoeSide {
  public:
@@ -24,20 +31,20 @@ class MpiExpertMoe final : public MoeSide {
       first_experts_.push_back(static_cast<int>(map.first(rank)));
     }
     own_experts_.assign(experts_.size(), static_cast<int>(local()));
-    places_of(own_experts_, own_places_);
+    place_blocks(own_experts_, own_places_);
   }
 
   void route() override {
     auto const ids = problem_.ids();
     sent_by_expert_.assign(static_cast<std::size_t>(problem_.map().experts()), 0);
     for (auto const id : ids) ++sent_by_expert_[static_cast<std::size_t>(id)];
-    auto const total = places_of(sent_by_expert_, next_);
-    sent_.assign(experts_.size(), 0);
+    auto const total = place_blocks(sent_by_expert_, next_);
+    sent_.counts.assign(experts_.size(), 0);
     for (std::size_t expert = 0; expert < sent_by_expert_.size(); ++expert) {
-      sent_[static_cast<std::size_t>(problem_.map().owner(static_cast<std::int32_t>(expert)))] +=
+      sent_.counts[static_cast<std::size_t>(problem_.map().owner(static_cast<std::int32_t>(expert)))] +=
           sent_by_expert_[expert];
     }
-    places_of(sent_, sent_places_);
+    place_blocks(sent_.counts, sent_.places);
 
     outgoing_.ensure(static_cast<std::size_t>(total) * problem_.row_bytes());
     packs_.clear();
@@ -53,20 +60,21 @@ class MpiExpertMoe final : public MoeSide {
     support::check(MPI_Alltoallv(sent_by_expert_.data(), experts_.data(), first_experts_.data(), MPI_INT,
                                  taken_by_expert_.data(), own_experts_.data(), own_places_.data(), MPI_INT, comm_),
                    "MPI_Alltoallv");
-    taken_.assign(experts_.size(), 0);
+    taken_.counts.assign(experts_.size(), 0);
     for (std::size_t i = 0; i < taken_by_expert_.size(); ++i) {
-      taken_[i / static_cast<std::size_t>(local())] += taken_by_expert_[i];
+      taken_.counts[i / static_cast<std::size_t>(local())] += taken_by_expert_[i];
     }
-    expect_rows(places_of(taken_, taken_places_));
+    taken_total_ = place_blocks(taken_.counts, taken_.places);
+    received_.ensure(static_cast<std::size_t>(taken_total_) * problem_.row_bytes());
   }
 
   void dispatch() override {
-    move_rows(outgoing_.data(), problem_.x(), problem_.row_bytes(), packs_, stores_for(outgoing_.bytes()));
-    rows_.alltoallv(outgoing_.data(), sent_, sent_places_, received(), taken_, taken_places_);
+    move_rows(outgoing_.data(), problem_.x(), problem_.row_bytes(), packs_, support::stores_for(outgoing_.bytes()));
+    rows_.alltoallv(outgoing_.data(), sent_, received(), taken_);
   }
 
   void combine() override {
-    rows_.alltoallv(received(), taken_, taken_places_, outgoing_.data(), sent_, sent_places_);
+    rows_.alltoallv(received(), taken_, outgoing_.data(), sent_);
     auto const dtype = problem_.dtype();
     auto const k = static_cast<std::size_t>(problem_.top_k());
     RowSum const sum{.in = dtype, .inner = dtype, .out = dtype, .weighted = true, .rounds_inner = false};
@@ -75,6 +83,9 @@ class MpiExpertMoe final : public MoeSide {
               output() + token * problem_.row_bytes(), static_cast<std::size_t>(problem_.hidden()));
     }
   }
+
+  [[nodiscard]] std::byte* received() const override { return received_.data(); }
+  [[nodiscard]] std::int64_t received_rows() const override { return taken_total_; }
 
   [[nodiscard]] std::vector<std::int64_t> expert_counts() const override {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(local()), 0);
@@ -99,15 +110,16 @@ class MpiExpertMoe final : public MoeSide {
   [[nodiscard]] std::int64_t local() const { return problem_.map().count(problem_.rank()); }
 
   MPI_Comm comm_;
-  MpiRows rows_;
+  support::MpiRows rows_;
   std::vector<int> experts_, first_experts_;   // of each rank
   std::vector<int> own_experts_, own_places_;  // counts of this rank's experts from each rank
   std::vector<int> sent_by_expert_, next_;     // [E]
   std::vector<int> taken_by_expert_;           // [R, L]
-  std::vector<int> sent_, sent_places_, taken_, taken_places_;
+  support::MpiRows::Blocks sent_, taken_;
+  int taken_total_ = 0;
   std::vector<RowMove> packs_;
   std::vector<Term> terms_;  // [T, K]
-  support::Buffer outgoing_;
+  support::Buffer outgoing_, received_;
 };
 
 }  // namespace

@@ -5,16 +5,17 @@
 #include <random>
 
 #include "examples/davit_perf/moe.hpp"
-#include "examples/davit_perf/random.hpp"
+#include "examples/support/random.hpp"
 #include "transports/host/kernels.hpp"
 
 namespace perf {
 namespace {
 
+using support::mix;
 using Engine = std::mt19937_64;
 
 /// The logarithm of each expert's popularity; the same on all ranks.
-std::vector<double> log_popularity(Options const& options, ExpertMap const& map) {
+std::vector<double> log_popularity(Options const& options, support::ExpertMap const& map) {
   std::vector<double> logs(static_cast<std::size_t>(options.experts), 0.0);
   if (options.skew == Skew::zipf) {
     for (std::size_t n = 0; n < logs.size(); ++n) logs[n] = -std::log(static_cast<double>(n + 1));
@@ -28,15 +29,6 @@ std::vector<double> log_popularity(Options const& options, ExpertMap const& map)
 }
 
 }  // namespace
-
-ExpertMap::ExpertMap(std::int64_t experts, int ranks) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    firsts_.push_back(static_cast<std::int64_t>(owners_.size()));
-    auto const count = experts / ranks + (rank < experts % ranks ? 1 : 0);
-    owners_.insert(owners_.end(), static_cast<std::size_t>(count), rank);
-  }
-  firsts_.push_back(experts);
-}
 
 MoeProblem::MoeProblem(Options const& options, std::int64_t tokens, support::World const& world)
     : tokens_(tokens),
@@ -118,6 +110,12 @@ std::span<std::int32_t const> MoeProblem::ids_of(std::int64_t token) const noexc
 
 std::span<float const> MoeProblem::weights_of(std::int64_t token) const noexcept {
   return weights().subspan(static_cast<std::size_t>(token * top_k_), static_cast<std::size_t>(top_k_));
+}
+
+std::vector<std::int64_t> MoeSide::by_expert() const {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(received_rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
 }
 
 }  // namespace perf

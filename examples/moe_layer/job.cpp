@@ -120,7 +120,7 @@ Outcome run_job(World const& world, Options const& options) {
   for (std::int64_t number = 0; number < outcome.batches; ++number) {
     auto const batch = front.make_batch(part_of(words, number, options.tokens));
     count(batch, world.rank(), map, outcome.tally);
-    Stopwatch watch(world, comm);
+    Stopwatch watch(comm);
     for (std::size_t turn = 0; turn < contestants.size(); ++turn) {
       // Who goes second finds the experts in the caches, so they take turns.
       contestants[(turn + static_cast<std::size_t>(number)) % contestants.size()].run(batch, options.row_bytes(),

@@ -23,7 +23,7 @@ using Moved = std::array<davit::Stats, phases>;
 
 class Stopwatch {
  public:
-  Stopwatch(support::World const& world, davit::Communicator const& comm) : world_(world), comm_(comm) {}
+  explicit Stopwatch(davit::Communicator& comm) : comm_(comm) {}
 
   /// Collective: the next phase begins when all ranks are here, so that no phase pays for the ranks' unequal last one.
   void start();
@@ -34,8 +34,7 @@ class Stopwatch {
   [[nodiscard]] Moved const& moved() const noexcept { return moved_; }
 
  private:
-  support::World const& world_;
-  davit::Communicator const& comm_;
+  davit::Communicator& comm_;
   std::chrono::steady_clock::time_point begin_;
   davit::Stats before_;
   Seconds seconds_{};

@@ -43,6 +43,11 @@ void MpiRows::alltoallv(std::byte const* send, Blocks const& sent, std::byte* re
         "MPI_Alltoallv");
 }
 
+Stores stores_for(std::size_t bytes) noexcept {
+  constexpr std::size_t most_cached = std::size_t{4} << 20;
+  return bytes > most_cached ? Stores::streaming : Stores::cached;
+}
+
 MpiMoe::MpiMoe(Shape const& shape, MPI_Comm comm)
     : shape_(shape),
       k_(static_cast<std::size_t>(shape.top_k)),
@@ -70,10 +75,11 @@ void MpiMoe::route(std::span<std::int32_t const> ids, std::span<float const> wei
 }
 
 void MpiMoe::dispatch(std::byte const* x) {
-  move_rows(outgoing_.data(), x, row_bytes_, packs_, Stores::streaming);
+  move_rows(outgoing_.data(), x, row_bytes_, packs_, stores_for(outgoing_.bytes()));
   rows_.alltoallv(outgoing_.data(), sent_to_others_, incoming_.data(), taken_from_others_);
-  move_rows(received_.data(), x, row_bytes_, own_expansions_, Stores::streaming);
-  move_rows(received_.data(), incoming_.data(), row_bytes_, expansions_, Stores::streaming);
+  auto const stores = stores_for(static_cast<std::size_t>(received_rows_) * row_bytes_);
+  move_rows(received_.data(), x, row_bytes_, own_expansions_, stores);
+  move_rows(received_.data(), incoming_.data(), row_bytes_, expansions_, stores);
 }
 
 void MpiMoe::combine(std::byte* out) {
@@ -82,10 +88,12 @@ void MpiMoe::combine(std::byte* out) {
   RowSum const partial{.in = dtype, .inner = dtype, .out = dtype, .weighted = true, .rounds_inner = false};
   for (auto const& sum : partial_sums_) sum_row(partial, terms_of(sum), nullptr, row_of(incoming_, sum.to), columns);
   rows_.alltoallv(incoming_.data(), taken_from_others_, outgoing_.data(), sent_to_others_);
-  // The own partial sum is made in passing, as one rounded group; the others' are groups of one, of weight 1.
-  RowSum const last{.in = dtype, .inner = dtype, .out = dtype, .weighted = true, .rounds_inner = true};
-  for (auto const& sum : final_sums_) {
-    sum_row(last, terms_of(sum), nullptr, out + static_cast<std::size_t>(sum.to) * row_bytes_, columns);
+  RowSum const last{.in = dtype, .inner = dtype, .out = dtype, .weighted = false, .rounds_inner = false};
+  for (std::size_t i = 0; i < final_sums_.size(); ++i) {
+    // The own part is made just before it is read, and stays in the cache.
+    if (own_sums_[i].count > 0) sum_row(partial, terms_of(own_sums_[i]), nullptr, own_part_.data(), columns);
+    auto* const to = out + static_cast<std::size_t>(final_sums_[i].to) * row_bytes_;
+    sum_row(last, terms_of(final_sums_[i]), nullptr, to, columns);
   }
 }
 
@@ -112,7 +120,7 @@ void MpiMoe::number_pairs(std::span<std::int32_t const> ids) {
 
 void MpiMoe::exchange_choices(std::span<std::int32_t const> ids, std::span<float const> weights) {
   sent_choices_.ensure(static_cast<std::size_t>(sent_total_) * choices_bytes_);
-  packs_.clear();
+  packs_.clear();  // tokens rising: a row that several ranks need is read once
   for (auto const& [token, rank, number] : pairs_) {
     auto const choices = choices_at(sent_choices_, number);
     auto const first = static_cast<std::size_t>(token) * k_;
@@ -124,7 +132,6 @@ void MpiMoe::exchange_choices(std::span<std::int32_t const> ids, std::span<float
     }
     if (rank != me_) packs_.push_back({token, number});
   }
-  std::ranges::sort(packs_, {}, &RowMove::to);  // in memory order of the packed rows
 
   sent_to_others_ = sent_;
   taken_from_others_ = taken_;

@@ -39,6 +39,9 @@ class MpiRows {
   MPI_Datatype type_{};
 };
 
+/// How rows are moved into a buffer of `bytes`: past the caches where they would not stay there, as davit does.
+[[nodiscard]] davit::host::Stores stores_for(std::size_t bytes) noexcept;
+
 /// Pairs (token, rank) have numbers: those sent by (rank, token), those taken by (source, token). The rank's own pairs
 /// have numbers too, but their rows never move: they are read where they lie.
 class MpiMoe {
@@ -88,7 +91,7 @@ class MpiMoe {
   void plan_expansion();
   void plan_partial_sums();
   void plan_final_sums();
-  void add_terms(std::int64_t taken_pair);
+  [[nodiscard]] Sum add_pair_sum(std::int64_t taken_pair);
   [[nodiscard]] Choices choices_at(Buffer const& buffer, std::int64_t pair) const;
   [[nodiscard]] bool is_own(std::int64_t taken_pair) const;
   [[nodiscard]] std::span<Term const> terms_of(Sum const& sum) const;
@@ -116,7 +119,10 @@ class MpiMoe {
   std::vector<std::int64_t> expert_counts_;
   std::vector<std::int64_t> expert_rows_;  // [taken pairs, K]
   std::vector<Term> terms_;
-  std::vector<Sum> partial_sums_, final_sums_;
+  std::vector<Sum> partial_sums_;  // of other ranks' tokens, into incoming_
+  std::vector<Sum> own_sums_;      // of each own token, into own_part_; empty where no choice is here
+  std::vector<Sum> final_sums_;    // of each own token
+  Buffer own_part_;                // one row
 };
 
 }  // namespace support

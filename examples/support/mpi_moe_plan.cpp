@@ -57,36 +57,39 @@ void MpiMoe::plan_expansion() {
   }
 }
 
-/// Terms of one pair's weighted sum, k rising.
-void MpiMoe::add_terms(std::int64_t taken_pair) {
+/// The weighted sum of one taken pair, k rising.
+MpiMoe::Sum MpiMoe::add_pair_sum(std::int64_t taken_pair) {
+  auto const first = terms_.size();
   auto const weights = choices_at(taken_choices_, taken_pair).weights;
   for (std::size_t k = 0; k < k_; ++k) {
     auto const row = expert_rows_[static_cast<std::size_t>(taken_pair) * k_ + k];
     if (row >= 0) terms_.push_back({row_of(received_, row), weights[k], 0});
   }
-  terms_.back().closes_group = 1;
+  return {taken_pair, first, terms_.size() - first};
 }
 
 void MpiMoe::plan_partial_sums() {
   partial_sums_.clear();
   for (std::int64_t pair = 0; pair < taken_total_; ++pair) {
-    if (is_own(pair)) continue;
-    auto const first = terms_.size();
-    add_terms(pair);
-    partial_sums_.push_back({pair, first, terms_.size() - first});
+    if (!is_own(pair)) partial_sums_.push_back(add_pair_sum(pair));
   }
 }
 
+/// The owner adds the ranks' parts, rank rising, which is the order of a token's pairs.
 void MpiMoe::plan_final_sums() {
+  own_part_.ensure(row_bytes_);
+  own_sums_.clear();
   final_sums_.clear();
   for (auto const& [token, rank, number] : pairs_) {
+    if (own_sums_.empty() || own_sums_.back().to != token) own_sums_.push_back({token, 0, 0});
+    if (rank != me_) continue;
+    own_sums_.back() = add_pair_sum(number - sent_.places[me_] + taken_.places[me_]);
+    own_sums_.back().to = token;
+  }
+  for (auto const& [token, rank, number] : pairs_) {
     if (final_sums_.empty() || final_sums_.back().to != token) final_sums_.push_back({token, terms_.size(), 0});
-    if (rank == me_) {
-      add_terms(number - sent_.places[me_] + taken_.places[me_]);
-    } else {
-      terms_.push_back({row_of(outgoing_, number), 1.0F, 1});
-    }
-    final_sums_.back().count = terms_.size() - final_sums_.back().first;
+    terms_.push_back({rank == me_ ? own_part_.data() : row_of(outgoing_, number), 1.0F, 0});
+    ++final_sums_.back().count;
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CUDA engine: what every engine does (but that abandon() lets streams run out, where the host engine drops what has
-/// not run), then what is its own.
+/// The CUDA engine: what every engine does (but that abandon() lets streams run out, where the host engine drops what
+/// has not run), then what is its own.
 #include <chrono>
 #include <thread>
 
@@ -57,7 +57,7 @@ class CudaEngineTest : public testing::Test {
 TEST_F(CudaEngineTest, SubmitsWholeCallsAndFetchesNothing) {
   EXPECT_TRUE(engine().submits_whole_calls());
   EXPECT_FALSE(engine().can_fetch());
-  EXPECT_THROW(engine().submit(Lane::down, FetchOp{nullptr, 1, 0, 8}), UsageError);
+  EXPECT_THROW(engine().submit(Lane::down, FetchOp{}), UsageError);
   EXPECT_TRUE(engine().idle());
 }
 
@@ -132,8 +132,9 @@ TEST_F(CudaEngineTest, IndexArraysAreCapturedAtSubmission) {
     std::vector<RowBase> bases{{from, 256}};
     std::vector<std::uint32_t> first{0, 1};
     engine().submit(Lane::down, MoveRowsOp{to, from, 256, moves.data(), moves.size(), host::Stores::cached});
-    engine().submit(Lane::down, SumRowsOp{{f32, f32, f32, false, false}, bases.data(), terms.data(), first.data(), 1,
-                                          64, sum, 256, nullptr});
+    engine().submit(
+        Lane::down,
+        SumRowsOp{{f32, f32, f32, false, false}, bases.data(), terms.data(), first.data(), 1, 64, sum, 256, nullptr});
     for (auto& move : moves) move = {1 << 20, 1 << 20};
     terms[0] = {7, 1 << 20, 0.0F, 0};
     bases[0] = {nullptr, 1};

@@ -104,29 +104,26 @@ class CudaKernels : public testing::Test {
     bench_.reuse();
     auto const in_bytes = size_of(c.types.in);
     auto const out_bytes = size_of(c.types.out);
-    auto const gap = [&](std::size_t unit) { return c.is_aligned ? 0 : below(5) * unit; };
+    auto const gap = [&](std::size_t element) { return c.is_aligned ? 0 : below(5) * element; };
     struct Source {
       Bytes host;
       std::size_t offset;
       std::size_t stride;
-      std::byte* device;
     };
     std::vector<Source> sources;
     std::vector<RowBase> bases;
     constexpr std::size_t kSourceRows = 12;
     for (int i = 0; i < 3; ++i) {
+      // Elements lie at multiples of their size, as CUDA asks; rows need not lie at multiples of 16.
       auto const width = c.columns * in_bytes;
-      Source source{{}, gap(1), (c.is_aligned ? (width + 15) / 16 * 16 : width) + gap(in_bytes), nullptr};
+      Source source{{}, gap(in_bytes), (c.is_aligned ? (width + 15) / 16 * 16 : width) + gap(in_bytes)};
       source.host.resize(source.offset + kSourceRows * source.stride + 16);
       for (std::size_t row = 0; row < kSourceRows; ++row) {
         fill_row(c.types.in, source.host.data() + source.offset + row * source.stride, c.columns);
       }
-      // Elements lie at multiples of their size, as CUDA asks; rows need not lie at multiples of 16.
-      source.offset = 0;
-      source.device = placed(source.host);
+      bases.push_back({placed(source.host) + source.offset, source.stride});
       sources.push_back(std::move(source));
     }
-    for (auto& source : sources) bases.push_back({source.device, source.stride});
     std::vector<RowTerm> terms;
     std::vector<std::uint32_t> first{0};
     for (std::size_t row = 0; row < c.rows; ++row) {
@@ -136,7 +133,8 @@ class CudaKernels : public testing::Test {
       }
       first.push_back(static_cast<std::uint32_t>(terms.size()));
     }
-    auto const stride = (c.is_aligned ? (c.columns * out_bytes + 15) / 16 * 16 : c.columns * out_bytes) + gap(out_bytes);
+    auto const stride =
+        (c.is_aligned ? (c.columns * out_bytes + 15) / 16 * 16 : c.columns * out_bytes) + gap(out_bytes);
     Bytes bias(c.rows * stride + 16);
     for (std::size_t row = 0; row < c.rows; ++row) fill_row(c.types.out, bias.data() + row * stride, c.columns);
     Bytes expected(c.rows * stride + kMargin, std::byte{0xA5});
@@ -147,7 +145,7 @@ class CudaKernels : public testing::Test {
       std::vector<host::Term> addends;
       for (auto index = first[row]; index < first[row + 1]; ++index) {
         auto const& source = sources[terms[index].base];
-        addends.push_back({source.host.data() + terms[index].row * source.stride, terms[index].weight,
+        addends.push_back({source.host.data() + source.offset + terms[index].row * source.stride, terms[index].weight,
                            terms[index].closes_group});
       }
       host::sum_row(c.types, addends, c.has_bias ? bias.data() + row * stride : nullptr, expected.data() + row * stride,
@@ -238,8 +236,9 @@ TEST_F(CudaKernels, KeepsTheOrderOfTerms) {
   std::vector<RowTerm> const terms{{0, 0, 1.0F, 0}, {0, 1, 1.0F, 0}, {0, 2, 1.0F, 1}};
   std::vector<std::uint32_t> const first{0, 3};
   auto* const out = placed(Bytes(4, std::byte{0xFF}));
-  engine().submit(Lane::down, SumRowsOp{{f32, f32, f32, true, false}, bases.data(), terms.data(), first.data(), 1, 1,
-                                        out, 4, nullptr});
+  engine().submit(
+      Lane::down,
+      SumRowsOp{{f32, f32, f32, true, false}, bases.data(), terms.data(), first.data(), 1, 1, out, 4, nullptr});
   finish(engine());
   EXPECT_EQ(bench_.read(out, 4), Bytes(4));
 }
@@ -264,7 +263,8 @@ TEST_F(CudaKernels, ConvertsEveryHalf) {
       RowTerm const first_term{0, 0, 1.0F, 1};
       std::uint32_t const first[] = {0, 1};
       auto* const to = placed(Bytes(expected.size()));
-      engine().submit(Lane::down, SumRowsOp{types, &base, &first_term, first, 1, columns, to, expected.size(), nullptr});
+      engine().submit(Lane::down,
+                      SumRowsOp{types, &base, &first_term, first, 1, columns, to, expected.size(), nullptr});
       finish(engine());
       EXPECT_TRUE(bench_.read(to, expected.size()) == expected) << name_of(in) << " to " << name_of(out);
     }

@@ -16,8 +16,8 @@ unsigned blocks_for(std::size_t units) {
 
 __global__ void fill_units(uint4* to, unsigned units, std::uint32_t seed) {
   for (unsigned i = blockIdx.x * kThreads + threadIdx.x; i < units; i += gridDim.x * kThreads) {
-    to[i] = make_uint4(word_of(seed, 4 * i), word_of(seed, 4 * i + 1), word_of(seed, 4 * i + 2),
-                       word_of(seed, 4 * i + 3));
+    to[i] =
+        make_uint4(word_of(seed, 4 * i), word_of(seed, 4 * i + 1), word_of(seed, 4 * i + 2), word_of(seed, 4 * i + 3));
   }
 }
 

@@ -40,23 +40,23 @@ void play_counted(Batch const& batch, Making const& making) {
   run_ranks(batch.ranks, making, [&](int rank, Communicator& comm) {
     ExpertGroup group(comm, batch.options);
     Player const player(batch, rank, group);
-    std::optional<Routing> routing;
-    auto const routed = counted(comm, [&] { routing.emplace(player.route()); });
+    Routing routing;
+    auto const routed = counted(comm, [&] { routing = player.route(); });
     expect_counts(routed, {}, 0, batch.text() + ": route");
     auto const partial = size_of(batch.options.partial_dtype.value_or(batch.options.dtype));
     auto const hidden = static_cast<std::size_t>(batch.options.hidden);
     for (auto const layout : {Layout::by_source, Layout::by_expert, Layout::expert_slots}) {
-      auto const down = counted(comm, [&] { player.dispatch(*routing, {.layout = layout, .payloads = {3, 40}}); });
+      auto const down = counted(comm, [&] { player.dispatch(routing, {.layout = layout, .payloads = {3, 40}}); });
       expect_counts(down, dispatch_crossings(batch, rank), batch.row_bytes() + 43, batch.text() + ": dispatch");
       CombineWish wish;
       wish.sum.layout = layout;
       if (layout == Layout::by_source) wish.sum.weighting = Weighting::by_caller;
-      auto const back = counted(comm, [&] { player.combine(*routing, wish); });
+      auto const back = counted(comm, [&] { player.combine(routing, wish); });
       expect_counts(back, combine_crossings(batch, rank, Reduce::grouped), hidden * partial,
                     batch.text() + ": grouped");
       if (layout == Layout::by_source) continue;
       wish.sum.reduce = Reduce::by_k;
-      auto const all = counted(comm, [&] { player.combine(*routing, wish); });
+      auto const all = counted(comm, [&] { player.combine(routing, wish); });
       expect_counts(all, combine_crossings(batch, rank, Reduce::by_k), batch.row_bytes(), batch.text() + ": by_k");
     }
   });

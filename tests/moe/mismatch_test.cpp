@@ -7,7 +7,6 @@
 #include <latch>
 
 #include "tests/moe/player.hpp"
-#include "tests/support/limits.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace {
@@ -159,7 +158,7 @@ TEST(MoeMismatch, RoutingsThatAreNullOrForeign) {
 void expect_time_out(Play const& late, std::string const& phase) {
   auto const batch = small_batch();
   Making making;
-  making.options.timeout = stretched(std::chrono::milliseconds(2000));
+  making.options.timeout = std::chrono::milliseconds(2000);
   making.options.name = "impatient";
   std::latch both_gave_up(2);
   run_ranks(kRanks, making, [&](int rank, Communicator& comm) {
@@ -206,7 +205,7 @@ TEST(MoeDeadline, ARoutingThatIsNeverDroppedIsNamed) {
   auto batch = small_batch();
   batch.options.routings = 1;
   Making making;
-  making.options.timeout = stretched(std::chrono::milliseconds(2000));
+  making.options.timeout = std::chrono::milliseconds(2000);
   std::latch both_gave_up(2);
   run_ranks(kRanks, making, [&](int rank, Communicator& comm) {
     ExpertGroup group(comm, batch.options);

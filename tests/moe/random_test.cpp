@@ -4,11 +4,8 @@
 /// small that rows span several chunks. DAVIT_TEST_SEED repeats a run.
 #include <gtest/gtest.h>
 
-#include <optional>
-
 #include "tests/moe/player.hpp"
 #include "tests/moe/wishes.hpp"
-#include "tests/support/limits.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 #include <thread>
 
 #include "tests/moe/player.hpp"
@@ -58,17 +57,17 @@ TEST(MoeRoutings, SeveralLiveAndAreDroppedInAnyOrder) {
     Random common(33);                                  // alike on all ranks: who is used when
     Random own(34 + static_cast<std::uint64_t>(rank));  // dropping is local
     for (std::size_t first = 0; first < batches.size(); first += alive) {
-      std::vector<std::optional<Routing>> routings;
+      std::vector<Routing> routings;
       for (std::size_t i = 0; i < alive; ++i) {
-        routings.emplace_back(Player(batches[first + i], rank, group).route(i % 2 == 0));
+        routings.push_back(Player(batches[first + i], rank, group).route(i % 2 == 0));
         auto const back = static_cast<std::size_t>(common.between(0, static_cast<std::int64_t>(i)));
-        Player(batches[first + back], rank, group).dispatch(*routings[back]);
+        Player(batches[first + back], rank, group).dispatch(routings[back]);
       }
       std::vector<std::size_t> order{0, 1, 2, 3};
       std::shuffle(order.begin(), order.end(), common.engine());
-      for (auto const i : order) Player(batches[first + i], rank, group).combine(*routings[i]);
+      for (auto const i : order) Player(batches[first + i], rank, group).combine(routings[i]);
       std::shuffle(order.begin(), order.end(), own.engine());
-      for (auto const i : order) routings[i].reset();
+      for (auto const i : order) routings[i] = Routing();
     }
   });
 }
@@ -77,18 +76,18 @@ TEST(MoeRoutings, MoreThanTheBoundAreRefused) {
   auto const batches = batches_of(options_with(2), 3, 3, 35);
   run_ranks(3, [&](int rank, Communicator& comm) {
     ExpertGroup group(comm, batches[0].options);
-    std::optional<Routing> first(Player(batches[0], rank, group).route());
+    auto first = Player(batches[0], rank, group).route();
     auto second = Player(batches[1], rank, group).route();
     Player const third(batches[2], rank, group);
     auto const route = [&] { static_cast<void>(third.route()); };
     expect_parts(raised<UsageError>(route), {"route", "ExpertGroupOptions::routings is 2"});  // on all ranks
-    if (rank != 1) first.reset();
+    if (rank != 1) first = Routing();
     if (rank == 1) {
       expect_parts(raised<UsageError>(route), {"ExpertGroupOptions::routings is 2"});
     } else {
       expect_parts(raised<PeerError>(route), {"rank 1 refused", "ExpertGroupOptions::routings is 2"});
     }
-    first.reset();
+    first = Routing();
     third.play();
     Player(batches[1], rank, group).dispatch(second);  // the one that lived through it
     Player(batches[1], rank, group).combine(second);
@@ -100,12 +99,12 @@ TEST(MoeRoutings, RouteWaitsForAPeerThatDropsLate) {
   std::atomic<bool> dropped = false;
   run_ranks(3, [&](int rank, Communicator& comm) {
     ExpertGroup group(comm, batches[0].options);
-    std::optional<Routing> first(Player(batches[0], rank, group).route());
+    auto first = Player(batches[0], rank, group).route();
     if (rank == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       dropped = true;
     }
-    first.reset();
+    first = Routing();
     Player const player(batches[1], rank, group);
     auto second = player.route();
     EXPECT_TRUE(dropped.load());

@@ -21,9 +21,7 @@ class HostBench final : public EngineBench {
     memory_.push_back(std::make_unique<std::max_align_t[]>(bytes / sizeof(std::max_align_t) + 1));
     return reinterpret_cast<std::byte*>(memory_.back().get());
   }
-  void write(std::byte* to, std::vector<std::byte> const& data) override {
-    std::copy(data.begin(), data.end(), to);
-  }
+  void write(std::byte* to, std::vector<std::byte> const& data) override { std::copy(data.begin(), data.end(), to); }
   std::vector<std::byte> read(std::byte const* from, std::size_t bytes) override { return {from, from + bytes}; }
 
  private:
@@ -170,12 +168,61 @@ TEST(HostEngine, SubmissionOrderIsOneQueue) {
   EXPECT_EQ(s.flag, 1U);
 }
 
+/// What a fetch needs of rank 1's outbox.
+struct Outboxlike {
+  OutboxHeader header{};
+  CreditLine line{};
+
+  Outboxlike() {
+    header.state = static_cast<std::uint32_t>(OutboxState::prepared);
+    header.culprit = 3;
+  }
+  [[nodiscard]] FetchOp fetch(std::byte* to, std::byte const* from, std::size_t bytes) {
+    return {to, 1, reinterpret_cast<std::uint64_t>(from), nullptr, bytes, 7, &line, &header, false};
+  }
+};
+
+TEST(HostEngine, FetchFromAFailedRankReadsNothingAndNamesTheCulprit) {
+  host::HostEngine engine(HostOrder::eager, host::DirectCopy({0, 0}));
+  Outboxlike peer;
+  peer.header.state = static_cast<std::uint32_t>(OutboxState::failed);
+  std::byte const source[16] = {std::byte{7}};
+  std::byte to[16] = {};
+  try {
+    engine.submit(Lane::down, peer.fetch(to, source, sizeof to));
+    FAIL() << "nothing was thrown";
+  } catch (PeerError const& error) {
+    EXPECT_EQ(error.rank(), 3);
+  }
+  EXPECT_EQ(to[0], std::byte{0});
+  EXPECT_EQ(peer.line.read, 7U) << "a failed rank waits for its readers";
+}
+
+/// A rank that fails while it is read may take its buffer back at once, so what was read counts for nothing.
+TEST(HostEngine, FetchFromARankThatFailsMeanwhileIsRefused) {
+  host::HostEngine engine(HostOrder::eager, host::DirectCopy({0, 0}));
+  Outboxlike peer;
+  std::vector<std::byte> const source(std::size_t{9} << 20, std::byte{7});
+  std::vector<std::byte> to(source.size());
+  engine.submit(Lane::down, peer.fetch(to.data(), source.data(), source.size()));
+  EXPECT_EQ(peer.line.reading, 7U);
+  EXPECT_NE(peer.line.read, 7U);
+  peer.header.state = static_cast<std::uint32_t>(OutboxState::failed);
+  EXPECT_THROW(
+      {
+        while (!engine.idle()) engine.progress();
+      },
+      PeerError);
+  EXPECT_EQ(peer.line.read, 7U);
+}
+
 TEST(HostEngine, FetchesFromThisProcess) {
   host::HostEngine engine(HostOrder::eager, host::DirectCopy({0, 0}));
   EXPECT_TRUE(engine.can_fetch());
   std::vector<std::byte> const source(std::size_t{9} << 20, std::byte{7});  // more than one piece
   std::vector<std::byte> to(source.size());
-  engine.submit(Lane::down, FetchOp{to.data(), 1, reinterpret_cast<std::uint64_t>(source.data()), source.size()});
+  Outboxlike peer;
+  engine.submit(Lane::down, peer.fetch(to.data(), source.data(), source.size()));
   for (int pieces = 0; !engine.idle(); ++pieces) {
     ASSERT_LT(pieces, 100);
     EXPECT_TRUE(engine.progress());
@@ -191,7 +238,8 @@ TEST(HostEngine, FetchOfADeadProcessNamesTheRank) {
   host::HostEngine engine(HostOrder::eager, host::DirectCopy({0, child}));
   std::byte to[16];
   try {
-    engine.submit(Lane::down, FetchOp{to, 1, reinterpret_cast<std::uint64_t>(to), sizeof to});
+    Outboxlike peer;
+    engine.submit(Lane::down, peer.fetch(to, to, sizeof to));
     FAIL() << "nothing was thrown";
   } catch (PeerError const& error) {
     EXPECT_EQ(error.rank(), 1);

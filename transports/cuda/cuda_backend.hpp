@@ -46,7 +46,7 @@ struct DeviceFacts {
   std::string pci_address;  ///< "0000:65:00.0", as hwloc and the kernel write it
   int major = 0;            ///< of the compute capability
   int minor = 0;
-  bool stops_long_kernels = false;  ///< it drives a display: kernels that poll may be killed
+  bool stops_long_kernels = false;   ///< it drives a display: kernels that poll may be killed
   bool reaches_host_memory = false;  ///< mapped host memory, at the host's own addresses
 };
 
@@ -87,8 +87,8 @@ class DeviceEngine : public Engine {
   [[nodiscard]] virtual std::uint64_t launches() const noexcept = 0;
 };
 
-/// Makes the device's context if there is none, loads all kernels and tries a stream memory write and wait once, so that
-/// later submissions find everything in place: a first launch behind a pending wait may lock. @throws SystemError.
+/// Makes the device's context if there is none, loads all kernels and tries a stream memory write and wait once, so
+/// that later submissions find everything in place: a first launch behind a pending wait may lock. @throws SystemError.
 [[nodiscard]] std::unique_ptr<DeviceEngine> make_cuda_engine(int device, EngineSettings const& settings = {});
 
 }  // namespace davit::cuda

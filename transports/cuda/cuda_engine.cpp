@@ -19,6 +19,15 @@ constexpr std::size_t kScratchBytes = 4096;
 
 CUdeviceptr address_of(void const* memory) noexcept { return reinterpret_cast<CUdeviceptr>(memory); }
 
+/// A kernel that meets an element astride its size would take the context with it.
+void check_elements(SumRows const& sum, std::uintptr_t terms) {
+  auto const results = reinterpret_cast<std::uintptr_t>(sum.out) | reinterpret_cast<std::uintptr_t>(sum.bias) |
+                       static_cast<std::uintptr_t>(sum.out_stride);
+  if (terms % size_of(sum.in) == 0 && results % size_of(sum.out_type) == 0) return;
+  throw UsageError(std::string("davit: a GPU adds rows of ") + name_of(sum.in) + " to " + name_of(sum.out_type) +
+                   " only where each element lies at a multiple of its size");
+}
+
 }  // namespace
 
 CudaEngine::CudaEngine(int device, EngineSettings const& settings)
@@ -207,6 +216,7 @@ std::size_t CudaEngine::sum_some(Lane lane, SumRowsOp const& op, std::size_t row
               op.out + row * op.out_stride,
               op.out_stride,
               op.bias == nullptr ? nullptr : op.bias + row * op.out_stride};
+  check_elements(sum, bits);
   sum.aligned = can_sum_by_16(sum, bits);
   launch(queue.stream.get(), sum);
   ++launches_;

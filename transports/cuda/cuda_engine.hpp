@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The engine on a GPU: each lane is a stream. Copies go to the copy engines, counters to stream memory operations, rows
-/// to small kernels. Nothing runs on the host, so there is nothing to progress.
+/// The engine on a GPU: each lane is a stream. Copies go to the copy engines, counters to stream memory operations,
+/// rows to small kernels. Nothing runs on the host, so there is nothing to progress.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace davit::cuda {
 
-/// Index arrays are captured at submission; all else that an operation points to must be memory that the device reaches,
-/// and stay until idle(). (Pageable memory works for copies, by blocking the submission.)
+/// Index arrays are captured at submission; all else that an operation points to must be memory that the device
+/// reaches, and stay until idle(). (Pageable memory works for copies, by blocking the submission.)
 class CudaEngine final : public DeviceEngine {
  public:
   CudaEngine(int device, EngineSettings const& settings);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How row kernels divide their work: units of all rows are numbered through, and each block takes one contiguous share,
-/// so that few long rows load all blocks as evenly as many short ones.
+/// How row kernels divide their work: units of all rows are numbered through, and each block takes one contiguous
+/// share, so that few long rows load all blocks as evenly as many short ones.
 #pragma once
 
 #include <algorithm>

@@ -32,8 +32,8 @@ inline void check(CUresult result, char const* call) {
 /// The context that the CUDA runtime uses on a device; made if it is not there yet, and kept to the process's end.
 [[nodiscard]] CUcontext primary_context(int device);
 
-/// Makes a device the calling thread's for a while. Unlike cudaSetDevice it leaves no trace: a thread that had no context
-/// has none afterwards, and one with a context of its own gets that back.
+/// Makes a device the calling thread's for a while. Unlike cudaSetDevice it leaves no trace: a thread that had no
+/// context has none afterwards, and one with a context of its own gets that back.
 class DeviceGuard {
  public:
   explicit DeviceGuard(CUcontext context);

@@ -15,7 +15,8 @@
 namespace davit::cuda {
 namespace {
 
-/// Two questions to the driver itself: unlike their runtime counterparts they make no context and leave no error behind.
+/// Two questions to the driver itself: unlike their runtime counterparts they make no context and leave no error
+/// behind.
 struct Questions {
   PFN_cuPointerGetAttributes_v7000 pointer_attributes;
   PFN_cuCtxGetCurrent_v4000 current_context;

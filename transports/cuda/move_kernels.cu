@@ -7,7 +7,7 @@ namespace davit::cuda {
 namespace {
 
 constexpr unsigned kThreads = 512;
-constexpr unsigned kUnroll = 4;     // loads in flight a thread: 1 MiB in all, a link wants 128 KiB
+constexpr unsigned kUnroll = 4;      // loads in flight a thread: 1 MiB in all, a link wants 128 KiB
 constexpr unsigned kTileRows = 256;  // whose moves a block keeps at hand
 constexpr unsigned kAhead = 32;      // further ones, for rows that go to several places
 constexpr unsigned kNoRow = ~0U;
@@ -73,8 +73,8 @@ void launch_units(cudaStream_t stream, MoveRows const& rows) {
   auto const units = static_cast<unsigned>(rows.row_bytes / sizeof(Unit));
   Shares const shares(static_cast<Units>(rows.count) * units, kThreads);
   move_rows<Unit><<<shares.blocks, kThreads, 0, stream>>>(reinterpret_cast<Unit*>(rows.to),
-                                                           reinterpret_cast<Unit const*>(rows.from), units, rows.moves,
-                                                           rows.count, shares.each);
+                                                          reinterpret_cast<Unit const*>(rows.from), units, rows.moves,
+                                                          rows.count, shares.each);
   check(cudaGetLastError(), "launch of move_rows");
 }
 
@@ -91,7 +91,8 @@ void launch(cudaStream_t stream, MoveRows const& rows) {
 }
 
 void load_move_kernels(cudaStream_t stream) {
-  for (std::size_t const row_bytes : {16, 8, 4, 2, 1}) launch(stream, MoveRows{nullptr, nullptr, row_bytes, nullptr, 0});
+  for (std::size_t const row_bytes : {16, 8, 4, 2, 1})
+    launch(stream, MoveRows{nullptr, nullptr, row_bytes, nullptr, 0});
 }
 
 }  // namespace davit::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums have the host kernels' bits: products and sums are rounded apart, in f32, in the order of the terms; every NaN
-// that is stored is the positive one with full mantissa. A sum starts from -0.0, which leaves every first term as it is.
+// that is stored is the positive one with full mantissa. A sum starts from -0.0, which leaves every first term as it
+// is.
 #include <cuda_fp16.h>
 
 #include "davit/error.hpp"
@@ -12,7 +13,7 @@ namespace davit::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kUnroll = 4;    // terms in flight a thread
+constexpr unsigned kUnroll = 4;     // terms in flight a thread
 constexpr unsigned kTileRows = 64;  // whose terms a block keeps at hand
 constexpr unsigned kTileTerms = 1024;
 constexpr unsigned kMostUnits = 1U << 30U;  // of a tile: they are counted in 32 bits
@@ -76,8 +77,7 @@ struct Raw {
     } else {
 #pragma unroll
       for (unsigned i = 0; i < bytes / 16; ++i) {
-        reinterpret_cast<uint4*>(at)[i] =
-            make_uint4(word[4 * i], word[4 * i + 1], word[4 * i + 2], word[4 * i + 3]);
+        reinterpret_cast<uint4*>(at)[i] = make_uint4(word[4 * i], word[4 * i + 1], word[4 * i + 2], word[4 * i + 3]);
       }
     }
   }
@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(kThreads) sum_rows(SumRows sum, unsigned tile_
     for (unsigned i = threadIdx.x; i <= rows; i += kThreads) first[i] = __ldcv(sum.first + tile + i);
     __syncthreads();
     unsigned const near = first[0];
-    for (unsigned i = threadIdx.x; i < min(first[rows] - near, kTileTerms); i += kThreads) terms[i] = far_term(near + i);
+    for (unsigned i = threadIdx.x; i < min(first[rows] - near, kTileTerms); i += kThreads)
+      terms[i] = far_term(near + i);
     __syncthreads();
 
     unsigned const end = share.end_unit(tile, rows, units);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "davit/error.hpp"
+
 namespace davit::host {
 namespace {
 
@@ -35,12 +37,12 @@ template void HostEngine::take(Lane, SumRowsOp const&);
 template void HostEngine::take(Lane, FetchOp const&);
 
 bool HostEngine::run(CopyOp& op) {
-  std::memcpy(op.to, op.from, op.bytes);
+  if (op.bytes > 0) std::memcpy(op.to, op.from, op.bytes);  // an empty block may be null
   return true;
 }
 
 bool HostEngine::run(ZeroOp& op) {
-  std::memset(op.to, 0, op.bytes);
+  if (op.bytes > 0) std::memset(op.to, 0, op.bytes);
   return true;
 }
 
@@ -71,11 +73,31 @@ bool HostEngine::run(SumRowsOp& op) {
 }
 
 bool HostEngine::run(FetchOp& op) {
-  auto const copied = direct_.read(op.peer, op.address, op.to, std::min(op.bytes, kFetchPiece));
+  auto const check = [&op] {
+    if (static_cast<OutboxState>(load_in_order(op.header->state)) != OutboxState::failed) return;
+    store_release(op.line->read, op.number);
+    auto const trouble = failure_of(op.peer, *op.header);
+    throw PeerError("davit: " + trouble.text, trouble.culprit);
+  };
+  if (!op.begun) {
+    store_in_order(op.line->reading, op.number);
+    check();
+    op.begun = true;
+  }
+  auto copied = std::min(op.bytes, kFetchPiece);
+  if (op.here != nullptr) {
+    std::memcpy(op.to, op.here, copied);
+    op.here += copied;
+  } else {
+    copied = direct_.read(op.peer, op.address, op.to, copied);
+  }
   op.to += copied;
   op.address += copied;
   op.bytes -= copied;
-  return op.bytes == 0;
+  if (op.bytes > 0) return false;
+  check();
+  store_release(op.line->read, op.number);
+  return true;
 }
 
 void HostEngine::land(Queue& queue) {
