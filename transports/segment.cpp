@@ -105,9 +105,11 @@ Segment Segment::create(std::string const& directory, std::size_t bytes) {
   if (ftruncate(ticket.descriptor, static_cast<off_t>(ticket.bytes)) == 0) {
     segment.mapping_ = map_file(ticket.descriptor, ticket.bytes);
   }
+  int const error = errno;
   if (segment.mapping_ == nullptr) {
     throw SystemError("davit: shared memory in " + directory + " cannot be mapped: needed " +
-                      std::to_string(ticket.bytes) + " bytes: " + reason());
+                      std::to_string(ticket.bytes) + " bytes, free " + std::to_string(free_bytes(directory)) +
+                      " bytes: " + std::strerror(error));
   }
   std::lock_guard const lock(registry().mutex);
   registry().mappings[ticket.nonce] = segment.mapping_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
-#include <limits>
+#include <algorithm>
 
 #include "examples/davit_perf/exchange.hpp"
 #include "examples/davit_perf/operations.hpp"
@@ -10,14 +9,14 @@ namespace perf {
 namespace {
 
 constexpr std::uint64_t check_rounds = 3;  // back to back, so that a call that returns too early meets the next one
-constexpr int unset = 0xff;
+constexpr std::byte unset{0xff};
 
 /// Collective: both sides do the same rounds, and must end with the same output. Its first content is unset, and no
 /// round's output is another's.
 bool check(Bench const& bench, Exchange& exchange, ExchangeSide& davit, ExchangeSide& peer) {
   auto const first = bench.meter.take_rounds(check_rounds);
   for (auto* const side : {&davit, &peer}) {
-    std::memset(side->output().data(), unset, side->output().size());
+    std::ranges::fill(side->output(), unset);
     bench.world.barrier();
     for (auto round = first; round < first + check_rounds; ++round) {
       exchange.change(round);

@@ -2,7 +2,9 @@
 #include "examples/moe_layer/reference.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "examples/moe_layer/rows.hpp"
@@ -113,8 +115,10 @@ void Reference::compare(Batch const& batch, Steps const& steps, std::byte const*
       if (!found.first_unequal.empty()) continue;
       float must_be = 0;
       widen(options_.dtype, expected.data() + i * element, {&must_be, 1});
-      found.first_unequal = "token " + std::to_string(token) + ", column " + std::to_string(i) + " is " +
-                            std::to_string(row_[i]) + ", must be " + std::to_string(must_be);
+      std::array<char, 128> text{};
+      std::snprintf(text.data(), text.size(), "token %zu, column %zu is %.9g, must be %.9g", token, i,
+                    static_cast<double>(row_[i]), static_cast<double>(must_be));
+      found.first_unequal = text.data();
     }
   }
 }

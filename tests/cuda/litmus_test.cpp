@@ -168,8 +168,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, Litmus,
                          testing::Values(Way{By::copy, By::copy}, Way{By::copy, By::kernel}, Way{By::copy, By::host},
                                          Way{By::kernel, By::copy}, Way{By::kernel, By::kernel},
                                          Way{By::kernel, By::host}, Way{By::host, By::copy}, Way{By::host, By::kernel}),
-                         [](auto const& info) {
-                           return std::string(name_of(info.param.up)) + "_" + name_of(info.param.down);
+                         [](auto const& way) {
+                           return std::string(name_of(way.param.up)) + "_" + name_of(way.param.down);
                          });
 
 /// Behind a wait that stays closed for a while.

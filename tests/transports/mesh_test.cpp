@@ -44,7 +44,8 @@ TEST(Outbox, PartsDoNotOverlapAndFillTheFormula) {
 }
 
 TEST(Outbox, NoCallSeemsToBeThereAtFirst) {
-  for (std::uint32_t const first : {0U, 1U, 2U, 63U, 64U, 65U, kHalf - 1, kHalf, kHalf + 1, 0xffff'ffffU, 0xffff'ffc0U}) {
+  for (std::uint32_t const first :
+       {0U, 1U, 2U, 63U, 64U, 65U, kHalf - 1, kHalf, kHalf + 1, 0xffff'ffffU, 0xffff'ffc0U}) {
     Meshes meshes({2, 2, 64}, {first, 0});
     for (std::uint32_t number = first; number != first + 200; ++number) {
       ASSERT_EQ(meshes[0].card(1, number), nullptr) << "first " << first << ", number " << number;
@@ -81,7 +82,8 @@ class MeshFrom : public testing::TestWithParam<std::uint32_t> {
  protected:
   [[nodiscard]] static Mesh::Start start() { return {GetParam(), GetParam() + 7}; }
 };
-INSTANTIATE_TEST_SUITE_P(Starts, MeshFrom, testing::Values(1U, kHalf - 20, kHalf - 1, 0xffff'ffffU - 30, 0xffff'ffffU, 0U));
+INSTANTIATE_TEST_SUITE_P(Starts, MeshFrom,
+                         testing::Values(1U, kHalf - 20, kHalf - 1, 0xffff'ffffU - 30, 0xffff'ffffU, 0U));
 
 TEST_P(MeshFrom, CardsArriveAsWritten) {
   Meshes meshes({3, 2, 64}, start());
@@ -94,7 +96,7 @@ TEST_P(MeshFrom, CardsArriveAsWritten) {
   card.address = 13;
   card.detail = 14;
   card.chunks = 15;
-  card.dtype = 16;
+  card.note = 16;
   meshes[0].post(2, number, card);
   EXPECT_EQ(meshes[1].card(0, number), nullptr) << "it is for rank 2";
   EXPECT_EQ(meshes[2].card(1, number), nullptr) << "it is from rank 0";
@@ -110,7 +112,7 @@ TEST_P(MeshFrom, CardsArriveAsWritten) {
   EXPECT_EQ(got->address, 13U);
   EXPECT_EQ(got->detail, 14U);
   EXPECT_EQ(got->chunks, 15U);
-  EXPECT_EQ(got->dtype, 16U);
+  EXPECT_EQ(got->note, 16U);
   EXPECT_EQ(got->base, start().chunk);
 }
 
@@ -292,7 +294,8 @@ TEST_P(MeshCounters, HoldForCreditWaitsForAllThatWasPushed) {
   pull(0, &got);
   up_.progress();
   EXPECT_FALSE(up_.idle());
-  meshes_[1].count_pull(down_, 0);
+  static_cast<void>(meshes_[1].begin_pull(down_, 0, 0));
+  meshes_[1].end_pull(down_, 0);
   up_.progress();
   EXPECT_TRUE(up_.idle());
 }
