@@ -9,6 +9,7 @@
 
 #include "tests/runtime/circumstances.hpp"
 #include "tests/support/guarded.hpp"
+#include "tests/support/limits.hpp"
 #include "tests/support/random.hpp"
 #include "transports/host/kernels.hpp"
 
@@ -49,7 +50,7 @@ TEST_P(Dense, AllgathervEqualsANaiveCopy) {
   Random random;
   run_ranks(ranks(), random_setup(random), [&](int rank, Communicator& comm) {
     Random same(1);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < fewer(15); ++round) {
       auto const counts = random_counts(same, 6000);
       auto const salt = same.word() % 100000;
       bool const in_place = same.chance(0.3);
@@ -111,7 +112,7 @@ TEST_P(Dense, ReduceScattervAddsInRankOrder) {
   Random random;
   run_ranks(ranks(), random_setup(random), [&](int rank, Communicator& comm) {
     Random same(2);
-    for (int round = 0; round < 9; ++round) {
+    for (int round = 0; round < fewer(15); ++round) {
       auto const dtype = same.one_of({f32, f16, bf16});
       auto const counts = random_counts(same, 5000);
       auto const salt = same.word() % 100000;

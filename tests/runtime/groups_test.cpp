@@ -10,6 +10,7 @@
 #include "tests/support/access.hpp"
 #include "tests/support/exchange.hpp"
 #include "tests/support/files.hpp"
+#include "tests/support/limits.hpp"
 
 namespace davit::test {
 namespace {
@@ -106,23 +107,24 @@ TEST(Dup, OpenRequestsOnTwoInOppositeOrder) {
 }
 
 TEST(Dup, DifferentThreadsUseDifferentOnesAtOnce) {
-  run_ranks(2, [](int, Communicator& comm) {
+  auto const rounds = static_cast<std::uint64_t>(fewer(30));
+  run_ranks(2, [rounds](int, Communicator& comm) {
     std::vector<Communicator> twins;
     for (int i = 0; i < 3; ++i) twins.push_back(comm.dup());
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < twins.size(); ++i) {
-      threads.emplace_back([&twins, i] {
-        for (std::uint64_t round = 0; round < 30; ++round) exchange_on(twins[i], 100 * i + round);
+      threads.emplace_back([&twins, i, rounds] {
+        for (std::uint64_t round = 0; round < rounds; ++round) exchange_on(twins[i], 100 * i + round);
       });
     }
-    for (std::uint64_t round = 0; round < 30; ++round) exchange_on(comm, 1000 + round);
+    for (std::uint64_t round = 0; round < rounds; ++round) exchange_on(comm, 1000 + round);
     for (auto& thread : threads) thread.join();
   });
 }
 
 /// A rank may destroy its communicator as soon as its own calls have returned, whatever the others still do.
 TEST(Lifecycle, LeavingAtOnceHarmsNobody) {
-  for (int turn = 0; turn < 30; ++turn) {
+  for (int turn = 0; turn < fewer(30); ++turn) {
     Making with;
     with.options.slot_bytes = 4096;
     with.options.slots = 1;
@@ -157,7 +159,7 @@ TEST(Lifecycle, NothingIsLeftAfterManyCommunicators) {
   auto const descriptors = open_descriptors();
   auto const mappings = shared_mappings();
   auto const resident = resident_bytes();
-  cycles(500);
+  cycles(fewer(500));
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_EQ(shared_mappings(), mappings);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

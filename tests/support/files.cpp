@@ -28,6 +28,8 @@ std::vector<std::string> SharedDirectory::names() const {
   return names;
 }
 
+std::size_t more_than_free() { return (fs::space("/dev/shm").available / 4096 + (1 << 18)) * 4096; }
+
 std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
 }

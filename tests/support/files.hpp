@@ -24,6 +24,8 @@ class SharedDirectory {
   std::string path_;
 };
 
+/// More bytes than /dev/shm has left, in pages, and few enough to be mapped.
+[[nodiscard]] std::size_t more_than_free();
 /// Open descriptors of this process.
 [[nodiscard]] std::size_t open_descriptors();
 /// Shared mappings of this process.

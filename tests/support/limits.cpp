@@ -28,6 +28,14 @@ std::chrono::milliseconds stretched(std::chrono::milliseconds time) noexcept {
 #endif
 }
 
+int fewer(int rounds) noexcept {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return (rounds + 4) / 5;
+#else
+  return rounds;
+#endif
+}
+
 Watchdog::Watchdog(std::chrono::milliseconds limit, std::function<std::string()> state) {
   thread_ = std::thread([this, limit = stretched(limit), state = std::move(state), name = current_test()] {
     std::unique_lock lock(mutex_);

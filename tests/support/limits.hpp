@@ -15,6 +15,9 @@ namespace davit::test {
 /// Time, stretched where a sanitizer slows everything down.
 [[nodiscard]] std::chrono::milliseconds stretched(std::chrono::milliseconds time) noexcept;
 
+/// Rounds of a test, fewer where a sanitizer slows everything down.
+[[nodiscard]] int fewer(int rounds) noexcept;
+
 /// From its making to its end `limit` (stretched) may pass, else the program is aborted.
 class Watchdog {
  public:

@@ -76,7 +76,7 @@ TEST_F(SegmentTest, ReserveAllocatesItsPartAndNoMore) {
 }
 
 TEST_F(SegmentTest, MoreThanIsFreeIsRefusedWithBothFigures) {
-  std::size_t const bytes = std::size_t{1} << 45;
+  auto const bytes = more_than_free();
   auto segment = Segment::create(directory_.path(), bytes);
   auto const text = raised<SystemError>([&] { segment.reserve(0, bytes); });
   expect_parts(text, {directory_.path(), "needed " + std::to_string(bytes) + " bytes", "free ", "DAVIT_SLOT_BYTES"});
