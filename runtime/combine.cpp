@@ -151,9 +151,9 @@ void Combine::pull(std::uint64_t index) {
   if (arguments_.by_k) {
     bases[me] = bases_[bases_.size() - pieces_ + round.first_column / piece_columns_];
   } else {
-    bases[me] = {scratch_.data(), round.stride};
+    bases[me] = {scratch_, round.stride};
     auto const rows = received_in(comm_.rank, round);
-    if (rows.first < rows.last) submit_own_sums(Lane::down, round, rows, scratch_.data());
+    if (rows.first < rows.last) submit_own_sums(Lane::down, round, rows, scratch_);
   }
   host::RowSum const types{row_dtype_, row_dtype_, arguments_.out_dtype, arguments_.by_k && arguments_.weighted,
                            !arguments_.by_k};
@@ -210,8 +210,9 @@ bool Combine::submit() {
     for (auto& term : own_terms_) {
       if (term.base == static_cast<std::uint32_t>(comm_.rank)) term.row = plan_.terms[own_first + term.row].row;
     }
-  } else if (rounds > 0) {
-    scratch_.resize(static_cast<std::size_t>(block_tokens_) * round_of(0).stride);
+  } else {
+    scratch_ = routing_.group->scratch(static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) *
+                                       round_of(0).stride);
   }
   for (std::uint64_t round = 0; round < rounds; ++round) {
     push(round);

@@ -66,7 +66,7 @@ class Combine final : public Call {
   std::vector<RowTerm> own_terms_;                ///< by_k: the owner's terms, this rank's own rows where they lie
   std::vector<std::uint32_t> one_each_;           ///< by_k: 0, 1, 2, ...
   std::vector<RowBase> bases_;                    ///< `size` a round, and one for the expert rows of each piece
-  std::vector<std::byte> scratch_;                ///< this rank's partial rows of its own tokens, one block
+  std::byte* scratch_ = nullptr;                  ///< this rank's partial rows of its own tokens, one block
   std::vector<std::vector<std::uint8_t>> sends_;  ///< [R][blocks] whether this rank's tokens of a block have rows there
   std::vector<int> readers_;
 };

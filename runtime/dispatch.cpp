@@ -142,6 +142,11 @@ void Dispatch::push(std::uint64_t chunk) {
   if (chunk % row_chunks_ == 0) comm_.stats.rows_up += count;
 }
 
+host::Stores Dispatch::stores_of(RowPayload const& payload) const noexcept {
+  return static_cast<std::size_t>(plan_.rows) * payload.row_bytes > kStreamingBytes ? host::Stores::streaming
+                                                                                    : host::Stores::cached;
+}
+
 void Dispatch::pull(int source, std::uint64_t chunk) {
   auto& mesh = *comm_.mesh;
   auto const range = positions(source, chunk);
@@ -153,11 +158,9 @@ void Dispatch::pull(int source, std::uint64_t chunk) {
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
   for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
     if (row_chunks_ == 1) {
-      auto const stores = static_cast<std::size_t>(plan_.rows) * payload.row_bytes > kStreamingBytes
-                              ? host::Stores::streaming
-                              : host::Stores::cached;
       auto const* const from = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
-      comm_.engine->submit(Lane::down, MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores});
+      comm_.engine->submit(Lane::down,
+                           MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores_of(payload)});
     } else {
       for (std::size_t move = 0; move < count; ++move) {
         auto* const to = payload.to + static_cast<std::size_t>(moves[move].to) * payload.row_bytes + byte;
@@ -179,7 +182,7 @@ void Dispatch::keep_own() {
   if (count == 0) return;
   for (auto const& payload : payloads_) {
     comm_.engine->submit(Lane::down,
-                         MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
+                         MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, stores_of(payload)});
     comm_.stats.bytes_kept += (last - first) * payload.row_bytes;
   }
 }

@@ -34,6 +34,7 @@ class Dispatch final : public Call {
   void pull(int source, std::uint64_t chunk);
   void keep_own();
   void zero_padding();
+  [[nodiscard]] host::Stores stores_of(RowPayload const& payload) const noexcept;
 
   /// Received rows of a source whose position is below `position`: index of the first that is not.
   [[nodiscard]] std::size_t first_at(int source, std::int64_t position) const;

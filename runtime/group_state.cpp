@@ -155,6 +155,14 @@ GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOpti
   });
 }
 
+std::byte* GroupState::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.get();
+}
+
 std::int64_t GroupState::experts_of(int rank) const noexcept {
   return options.experts / comm->size + (rank < options.experts % comm->size ? 1 : 0);
 }

@@ -62,6 +62,9 @@ class GroupState {
     return static_cast<std::uint32_t>(number / static_cast<std::uint64_t>(options.routings));
   }
 
+  /// Memory for one call at a time; what is in it is undefined. @throws std::bad_alloc.
+  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+
   std::shared_ptr<CommunicatorState> const comm;
   ExpertGroupOptions options;  ///< defaults filled in
   Dtype partial_dtype{};
@@ -75,6 +78,8 @@ class GroupState {
   [[nodiscard]] std::size_t area_bytes() const noexcept;
 
   std::vector<int> owners_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::size_t scratch_bytes_ = 0;
   SharedSegments segments_;
 };
 

@@ -22,7 +22,7 @@ std::string summary(Environment const& e) {
                      " slots=" + std::to_string(e.slots) + " shm_dir=" + e.shm_dir + " segment=" + e.segment +
                      " host_order=" + std::to_string(static_cast<int>(e.host_order)) + " nodes=";
   for (int const node : e.nodes) text += std::to_string(node) + ",";
-  return text + " log=" + std::to_string(static_cast<int>(e.log));
+  return text + " log=" + std::to_string(static_cast<int>(e.log)) + " end";
 }
 
 TEST(OptionsTest, DISABLED_ChildReads) {
@@ -56,7 +56,7 @@ std::string read_with(std::vector<std::string> const& variables) {
 TEST(OptionsTest, DefaultsAreThoseOfTheManual) {
   std::string const defaults =
       "ad: timeout=60000 path=0 direct_bytes=32768 slot_bytes=0 slots=0 shm_dir=/dev/shm segment=auto host_order=0 nodes= "
-      "log=1";
+      "log=1 end";
   EXPECT_EQ(read_with({}), defaults);
   EXPECT_EQ(read_with({"DAVIT_TIMEOUT=", "DAVIT_PATH=", "DAVIT_DIRECT_BYTES=", "DAVIT_SLOT_BYTES=", "DAVIT_SLOTS=",
                        "DAVIT_SHM_DIR=", "DAVIT_SEGMENT=", "DAVIT_HOST_ORDER=", "DAVIT_NODES=", "DAVIT_LOG="}),
