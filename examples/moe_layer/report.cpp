@@ -99,18 +99,17 @@ void print_times(Outcome const& outcome) {
   print_time("route, dispatch and combine", outcome.davit.exchange, mpi != nullptr ? &mpi->exchange : nullptr);
 }
 
+/// Bits are compared with the reference's, errors are distances from the exact sum.
 void print_check(char const* name, Side const& side) {
   auto const& found = side.found;
-  std::printf("  %-5s ", name);
+  std::printf("  %-6s %lld elements, ", name, static_cast<Long>(found.elements));
   if (found.unequal == 0) {
-    std::printf("%lld elements, all bits as the reference's", static_cast<Long>(found.elements));
+    std::printf("all bits equal");
   } else {
-    std::printf("%lld of %lld elements are NOT the reference's", static_cast<Long>(found.unequal),
-                static_cast<Long>(found.elements));
+    std::printf("%lld NOT EQUAL", static_cast<Long>(found.unequal));
   }
-  std::printf("; from the exact sum at most %.2e, relative %.2e of %.2e allowed", found.absolute, found.relative,
-              side.tolerance);
-  if (found.too_far != 0) std::printf(", EXCEEDED by %lld elements", static_cast<Long>(found.too_far));
+  std::printf("; largest error %.2e, relative %.2e of %.2e allowed", found.absolute, found.relative, side.tolerance);
+  if (found.too_far != 0) std::printf(", EXCEEDED by %lld", static_cast<Long>(found.too_far));
   std::puts("");
 }
 
@@ -137,9 +136,9 @@ void print_outcome(Options const& options, int ranks, Outcome const& outcome) {
   print_load(options, ranks, outcome.tally);
   print_times(outcome);
   std::puts("");
-  print_check("davit", outcome.davit);
-  if (outcome.mpi) print_check("MPI", *outcome.mpi);
-  std::printf("  %.1f seconds in all\n", outcome.seconds);
+  print_check("davit:", outcome.davit);
+  if (outcome.mpi) print_check("MPI:", *outcome.mpi);
+  std::printf("  %.1f s in all\n", outcome.seconds);
   std::printf("%s: largest error %.2e absolute, %.2e relative\n", outcome.ok() ? "PASS" : "FAIL",
               outcome.davit.found.absolute, outcome.davit.found.relative);
   std::fflush(stdout);

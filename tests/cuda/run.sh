@@ -24,17 +24,18 @@ while (($#)); do
 done
 
 davit_find_nvcc || die "nvcc not found"
-build=$davit_root/build/cuda-release
+build=$davit_root/build/cuda-tests
+mkdir -p "$build"
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d . || true)
 cd "$davit_root"
 say "configure and build for compute capability ${capability:-90}"
-cmake --preset cuda-release -DDAVIT_BUILD_TESTS=ON -DDAVIT_BUILD_EXAMPLES=OFF \
-  -DCMAKE_CUDA_ARCHITECTURES="${capability:-90}" >"$build.configure.log" 2>&1 || { cat "$build.configure.log"; exit 3; }
-cmake --build --preset cuda-release --target davit_cuda_tests
+cmake --preset cuda-release -B "$build" -DDAVIT_BUILD_TESTS=ON -DDAVIT_BUILD_EXAMPLES=OFF \
+  -DCMAKE_CUDA_ARCHITECTURES="${capability:-90}" >"$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 3; }
+cmake --build "$build" --target davit_cuda_tests
 
 bad=0
 say "tests"
-ctest --preset cuda-release -R '^(cuda_|litmus)' --verbose ${pass[@]+"${pass[@]}"} |
+ctest --test-dir "$build" -R '^(cuda_|litmus)' --verbose ${pass[@]+"${pass[@]}"} |
   grep -vE 'Test command|Working Directory|Environment variables|^ *[0-9]+: +[A-Z_]+=|\[ RUN|\[       OK' || bad=1
 
 if ((memcheck)); then

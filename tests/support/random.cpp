@@ -10,6 +10,14 @@
 namespace davit::test {
 namespace {
 
+std::uint64_t& seed() {
+  static std::uint64_t instance = [] {
+    char const* const set = std::getenv("DAVIT_TEST_SEED");
+    return set != nullptr && *set != '\0' ? std::strtoull(set, nullptr, 0) : std::uint64_t{std::random_device{}()};
+  }();
+  return instance;
+}
+
 class SeedPrinter : public testing::EmptyTestEventListener {
  public:
   void OnTestStart(testing::TestInfo const&) override { printed_ = false; }
@@ -31,15 +39,8 @@ class SeedPrinter : public testing::EmptyTestEventListener {
 
 }  // namespace
 
-std::uint64_t process_seed() {
-  static std::uint64_t const seed = [] {
-    // The same data each time, so that a change is judged by what it changes; DAVIT_TEST_SEED=random draws new ones.
-    char const* const set = std::getenv("DAVIT_TEST_SEED");
-    if (set == nullptr || *set == '\0') return std::uint64_t{20261130};
-    if (std::strcmp(set, "random") == 0) return std::uint64_t{std::random_device{}()};
-    return std::uint64_t{std::strtoull(set, nullptr, 0)};
-  }();
-  return seed;
-}
+std::uint64_t process_seed() { return seed(); }
+
+void set_process_seed(std::uint64_t value) { seed() = value; }
 
 }  // namespace davit::test

@@ -13,6 +13,8 @@ namespace davit::test {
 
 /// The seed of this process.
 [[nodiscard]] std::uint64_t process_seed();
+/// Takes another's, so that several processes draw the same numbers.
+void set_process_seed(std::uint64_t seed);
 
 class Random {
  public:
