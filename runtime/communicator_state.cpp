@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "runtime/log.hpp"
 #include "runtime/progress.hpp"
@@ -16,6 +17,13 @@ namespace {
 
 // A death must be seen within 100 ms; each look is a system call a peer.
 constexpr auto kDeathLookInterval = std::chrono::milliseconds(20);
+
+/// What was met in a phase, with its name before it.
+std::string said_in(std::string const& phase, std::exception const& error) {
+  std::string_view reason = error.what();
+  if (constexpr std::string_view prefix = "davit: "; reason.starts_with(prefix)) reason.remove_prefix(prefix.size());
+  return "davit: " + phase + ": " + std::string(reason);
+}
 
 }  // namespace
 
@@ -136,13 +144,13 @@ bool CommunicatorState::advance_head() {
     }
     finish_head(task.error);
   } catch (PeerError const& error) {
-    auto const text = error.what() + where(task.number);
+    auto const text = said_in(task.phase(), error) + where(task.number);
     fail(error.rank(), task.number, std::make_exception_ptr(PeerError(text, error.rank())), text);
   } catch (SystemError const& error) {
-    auto const text = error.what() + where(task.number);
+    auto const text = said_in(task.phase(), error) + where(task.number);
     fail(rank, task.number, std::make_exception_ptr(SystemError(text)), text);
   } catch (std::exception const& error) {
-    fail(rank, task.number, std::current_exception(), error.what() + where(task.number));
+    fail(rank, task.number, std::current_exception(), said_in(task.phase(), error) + where(task.number));
   }
   return true;
 }
@@ -190,7 +198,7 @@ void CommunicatorState::look_after() {
 void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_ptr error,
                              std::string const& text) noexcept {
   if (usable()) {
-    failure_ = error;
+    failure_ = std::move(error);
     mesh->set_failed(culprit, number, text);
     failed_.store(true, std::memory_order_release);
     engine->abandon();
@@ -199,15 +207,12 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
 }
 
 void CommunicatorState::fail_set_up(char const* phase, TimeoutError const& error) {
-  std::string_view reason = error.what();
-  if (constexpr std::string_view prefix = "davit: "; reason.starts_with(prefix)) reason.remove_prefix(prefix.size());
-  auto const text = std::string("davit: ") + phase + ": " + std::string(reason) + where(number());
-  TimeoutError const named(text, error.rank());
+  auto const text = said_in(phase, error) + where(number());
   {
     std::lock_guard const held(mutex_);
-    fail(error.rank(), number(), std::make_exception_ptr(named), text);
+    fail(error.rank(), number(), std::make_exception_ptr(TimeoutError(text, error.rank())), text);
   }
-  throw named;
+  throw TimeoutError(text, error.rank());
 }
 
 void CommunicatorState::refuse(std::uint32_t number, char const* text, bool blocking) {

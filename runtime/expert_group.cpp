@@ -103,7 +103,7 @@ constexpr std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 255)
 
 }  // namespace
 
-ExpertGroup::ExpertGroup(Communicator& comm, ExpertGroupOptions options) {
+ExpertGroup::ExpertGroup(Communicator& comm, ExpertGroupOptions const& options) {
   if (comm.state_ == nullptr) throw UsageError("davit: expert group: the communicator is null");
   state_ = std::make_shared<detail::GroupState>(comm.state_, options);
 }

@@ -35,17 +35,14 @@ std::string field_text(std::size_t field, std::int64_t value) {
 
 /// A node's ranks where nodes are equal consecutive blocks, else 1.
 int node_block(std::span<int const> nodes) {
-  auto const size = static_cast<int>(nodes.size());
-  auto const block =
-      static_cast<int>(std::find_if(nodes.begin(), nodes.end(), [&](int n) { return n != nodes[0]; }) - nodes.begin());
-  if (size % block != 0) return 1;
-  for (int rank = 0; rank < size; ++rank) {
-    if (nodes[static_cast<std::size_t>(rank)] != nodes[static_cast<std::size_t>(rank / block * block)]) return 1;
-    if (rank % block == 0 && rank > 0 &&
-        nodes[static_cast<std::size_t>(rank)] == nodes[static_cast<std::size_t>(rank - 1)])
-      return 1;
+  auto const differs = std::find_if(nodes.begin(), nodes.end(), [&](int node) { return node != nodes[0]; });
+  auto const block = static_cast<std::size_t>(differs - nodes.begin());
+  if (nodes.size() % block != 0) return 1;
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+    if (nodes[rank] != nodes[rank / block * block]) return 1;
+    if (rank % block == 0 && rank > 0 && nodes[rank] == nodes[rank - 1]) return 1;
   }
-  return block;
+  return static_cast<int>(block);
 }
 
 void check(ExpertGroupOptions const& options, int ranks) {

@@ -169,7 +169,7 @@ class DAVIT_EXPORT ExpertGroup {
  public:
   /// Collective. @throws MismatchError naming the field and both values where ranks' options differ, on all ranks;
   /// UsageError for an option out of its bounds, PeerError on the other ranks; SystemError as Communicator::prepare.
-  ExpertGroup(Communicator& comm, ExpertGroupOptions options);
+  ExpertGroup(Communicator& comm, ExpertGroupOptions const& options);
   ExpertGroup(ExpertGroup&&) noexcept;
   ExpertGroup& operator=(ExpertGroup&&) noexcept;
   ~ExpertGroup();

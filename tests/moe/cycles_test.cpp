@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Groups made and dropped many times keep nothing of the system.
-#include <algorithm>
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include "tests/moe/player.hpp"
 #include "tests/support/files.hpp"

@@ -14,9 +14,9 @@ using namespace davit;
 using namespace davit::test;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kGroups = 8;
+constexpr int kGroups = 20;
 #else
-constexpr int kGroups = 30;
+constexpr int kGroups = 60;
 #endif
 
 /// What all ranks do to one group: batches, and the calls on each.

@@ -23,19 +23,36 @@ struct Difference {
 };
 
 std::vector<Difference> const kDifferences{
-    {"SlotBytes", [](Options& o) { o.slot_bytes = 4096; }, [](Options& o) { o.slot_bytes = 8192; }, {"slot_bytes", "4096", "8192"}},
+    {"SlotBytes",
+     [](Options& o) { o.slot_bytes = 4096; },
+     [](Options& o) { o.slot_bytes = 8192; },
+     {"slot_bytes", "4096", "8192"}},
     {"Slots", [](Options& o) { o.slots = 3; }, [](Options& o) { o.slots = 5; }, {"slots", "3", "5"}},
-    {"DirectBytes", [](Options& o) { o.direct_bytes = 777; }, [](Options& o) { o.direct_bytes = 888; }, {"direct_bytes", "777", "888"}},
-    {"Path", [](Options& o) { o.path = Path::slots; }, [](Options& o) { o.path = Path::automatic; }, {"path", "slots", "auto"}},
-    {"PathDirect", [](Options& o) { o.path = Path::direct; }, [](Options& o) { o.path = Path::slots; }, {"path", "direct", "slots"}},
-    {"HostOrder", [](Options& o) { o.host_order = HostOrder::queues; }, [](Options& o) { o.host_order = HostOrder::submission; },
+    {"DirectBytes",
+     [](Options& o) { o.direct_bytes = 777; },
+     [](Options& o) { o.direct_bytes = 888; },
+     {"direct_bytes", "777", "888"}},
+    {"Path",
+     [](Options& o) { o.path = Path::slots; },
+     [](Options& o) { o.path = Path::automatic; },
+     {"path", "slots", "auto"}},
+    {"PathDirect",
+     [](Options& o) { o.path = Path::direct; },
+     [](Options& o) { o.path = Path::slots; },
+     {"path", "direct", "slots"}},
+    {"HostOrder",
+     [](Options& o) { o.host_order = HostOrder::queues; },
+     [](Options& o) { o.host_order = HostOrder::submission; },
      {"host_order", "queues", "submission"}},
-    {"HostOrderEager", [](Options& o) { o.host_order = HostOrder::eager; }, [](Options& o) { o.host_order = HostOrder::queues; },
+    {"HostOrderEager",
+     [](Options& o) { o.host_order = HostOrder::eager; },
+     [](Options& o) { o.host_order = HostOrder::queues; },
      {"host_order", "eager", "queues"}},
 };
 
 class OptionsDiffer : public testing::TestWithParam<Difference> {};
-INSTANTIATE_TEST_SUITE_P(All, OptionsDiffer, testing::ValuesIn(kDifferences), [](auto const& d) { return d.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, OptionsDiffer, testing::ValuesIn(kDifferences),
+                         [](auto const& d) { return d.param.name; });
 
 TEST_P(OptionsDiffer, IsAMismatchOnAllRanks) {
   auto const& difference = GetParam();
@@ -74,17 +91,26 @@ struct Wrong {
 };
 
 std::vector<Wrong> const kWrong{
-    {"SlotBytesOdd", [](Options& o) { o.slot_bytes = 5000; }, {"option slot_bytes is 5000", "power of two from 4096 to 1073741824"}},
+    {"SlotBytesOdd",
+     [](Options& o) { o.slot_bytes = 5000; },
+     {"option slot_bytes is 5000", "power of two from 4096 to 1073741824"}},
     {"SlotBytesSmall", [](Options& o) { o.slot_bytes = 2048; }, {"option slot_bytes is 2048"}},
     {"SlotBytesLarge", [](Options& o) { o.slot_bytes = std::size_t{1} << 31; }, {"option slot_bytes is 2147483648"}},
     {"SlotsNegative", [](Options& o) { o.slots = -1; }, {"option slots is -1", "0 to 1024"}},
     {"SlotsMany", [](Options& o) { o.slots = 1025; }, {"option slots is 1025", "0 to 1024"}},
     {"DirectBytes", [](Options& o) { o.direct_bytes = 0; }, {"option direct_bytes is 0", "1 or more"}},
-    {"Timeout", [](Options& o) { o.timeout = std::chrono::milliseconds(0); }, {"option timeout is 0", "1 to 1000000000 ms"}},
-    {"TimeoutNegative", [](Options& o) { o.timeout = std::chrono::milliseconds(-5); }, {"option timeout is -5", "1 to 1000000000 ms"}},
-    {"TimeoutEndless", [](Options& o) { o.timeout = std::chrono::milliseconds::max(); },
+    {"Timeout",
+     [](Options& o) { o.timeout = std::chrono::milliseconds(0); },
+     {"option timeout is 0", "1 to 1000000000 ms"}},
+    {"TimeoutNegative",
+     [](Options& o) { o.timeout = std::chrono::milliseconds(-5); },
+     {"option timeout is -5", "1 to 1000000000 ms"}},
+    {"TimeoutEndless",
+     [](Options& o) { o.timeout = std::chrono::milliseconds::max(); },
      {"option timeout is 9223372036854775807", "1 to 1000000000 ms"}},
-    {"FirstTimeout", [](Options& o) { o.first_timeout = std::chrono::milliseconds(0); }, {"option first_timeout is 0", "1 to 1000000000 ms"}},
+    {"FirstTimeout",
+     [](Options& o) { o.first_timeout = std::chrono::milliseconds(0); },
+     {"option first_timeout is 0", "1 to 1000000000 ms"}},
 };
 
 class OptionWrong : public testing::TestWithParam<Wrong> {};
@@ -113,7 +139,8 @@ TEST(Creation, DirectPathInAStrictOrderIsRefused) {
     auto options = options_of_test();
     options.path = Path::direct;
     options.host_order = HostOrder::queues;
-    expect_parts(raised<SystemError>([&] { Communicator const comm(bootstrap, options); }), {"path 'direct'", "strict order"});
+    expect_parts(raised<SystemError>([&] { Communicator const comm(bootstrap, options); }),
+                 {"path 'direct'", "strict order"});
   });
   for (auto const& one : thrown) EXPECT_EQ(text_of(one), "");
 }
@@ -183,7 +210,8 @@ TEST(SmallFileSystem, IsAnErrorThatLeavesTheRestUsable) {
               {"DAVIT_TEST_DIRECTORY=" + directory.path(), "DAVIT_SHM_DIR=" + directory.path()});
   auto const result = child.line("result: ");
   EXPECT_EQ(child.wait(), 0) << child.output();
-  if (result == "no namespace") GTEST_SKIP() << "*** A FULL FILE SYSTEM WAS NOT TESTED: this user may not mount one ***";
+  if (result == "no namespace")
+    GTEST_SKIP() << "*** A FULL FILE SYSTEM WAS NOT TESTED: this user may not mount one ***";
   EXPECT_EQ(result, "ok") << child.output();
 }
 

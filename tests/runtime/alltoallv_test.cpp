@@ -37,22 +37,27 @@ TEST_P(Alltoallv, EqualsANaiveCopy) {
       Random same(static_cast<std::uint64_t>(100 + turn));  // alike on all ranks
       comm.prepare();
       for (int round = 0; round < 10; ++round) {
-        auto const form = same.one_of({Form::blocking, Form::blocking, Form::in_place, Form::nonblocking, Form::plan,
-                                       Form::barrier});
+        auto const form =
+            same.one_of({Form::blocking, Form::blocking, Form::in_place, Form::nonblocking, Form::plan, Form::barrier});
         auto matrix = random_matrix(same, ranks(), sizes);
         if (form == Form::in_place) matrix = made_symmetric(std::move(matrix), ranks());
         Exchange const exchange(same, ranks(), std::move(matrix));
         Buffers buffers(exchange, rank, form == Form::in_place);
         switch (form) {
-          case Form::barrier: comm.barrier(); continue;
-          case Form::nonblocking: buffers.post(comm).wait(); break;
+          case Form::barrier:
+            comm.barrier();
+            continue;
+          case Form::nonblocking:
+            buffers.post(comm).wait();
+            break;
           case Form::plan: {
             auto plan = buffers.plan(comm);
             plan.start();
             plan.wait();
             break;
           }
-          default: buffers.run(comm);
+          default:
+            buffers.run(comm);
         }
         buffers.check("turn " + std::to_string(turn) + ", round " + std::to_string(round) + ", form " +
                       std::to_string(static_cast<int>(form)));
@@ -214,7 +219,8 @@ TEST(CommunicatorBasics, NullOneRefusesEverything) {
       [&] { comm.allgatherv(nullptr, 0, u8, nullptr, {}, {}, u8); },
       [&] { comm.reduce_scatterv(nullptr, nullptr, {}, f32); }};
   for (auto const& call : calls) expect_parts(raised<UsageError>(call), {"null"});
-  expect_parts(raised<UsageError>([] { Communicator const none{std::shared_ptr<Bootstrap>()}; }), {"bootstrap", "null"});
+  expect_parts(raised<UsageError>([] { Communicator const none{std::shared_ptr<Bootstrap>()}; }),
+               {"bootstrap", "null"});
 }
 
 }  // namespace

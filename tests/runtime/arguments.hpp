@@ -21,12 +21,16 @@ namespace davit::test {
 class Arguments {
  public:
   Arguments(Communicator const& comm, std::int64_t count = 4)
-      : rank_(comm.rank()), ranks(static_cast<std::size_t>(comm.size())), source(ranks * static_cast<std::size_t>(count)),
+      : rank_(comm.rank()),
+        ranks(static_cast<std::size_t>(comm.size())),
+        source(ranks * static_cast<std::size_t>(count)),
         target(source.size() * sizeof(std::int32_t)) {
     send_counts.assign(ranks, count);
     for (std::size_t peer = 0; peer < ranks; ++peer) {
       send_displs.push_back(static_cast<std::int64_t>(peer) * count);
-      for (std::int64_t i = 0; i < count; ++i) source[peer * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)] = value(rank_, static_cast<int>(peer), i);
+      for (std::int64_t i = 0; i < count; ++i)
+        source[peer * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)] =
+            value(rank_, static_cast<int>(peer), i);
     }
     recv_counts = send_counts;
     recv_displs = send_displs;

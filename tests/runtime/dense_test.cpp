@@ -43,7 +43,8 @@ class Dense : public UnderCircumstances {
 INSTANTIATE_TEST_SUITE_P(All, Dense, testing::ValuesIn(circumstances({1, 2, 3, 4, 8})), circumstances_name);
 
 float element(std::uint64_t salt, int rank, std::int64_t at) {
-  return static_cast<float>((salt + static_cast<std::uint64_t>(rank * 7919) + static_cast<std::uint64_t>(at) * 31) % 65521);
+  return static_cast<float>((salt + static_cast<std::uint64_t>(rank * 7919) + static_cast<std::uint64_t>(at) * 31) %
+                            65521);
 }
 
 TEST_P(Dense, AllgathervEqualsANaiveCopy) {
@@ -91,10 +92,14 @@ TEST_P(Dense, AllgathervEqualsANaiveCopy) {
 /// What rank `rank` holds at `at`: in rank order the large ones cancel what was added between.
 float addend(int rank, std::int64_t at, std::uint64_t salt) {
   switch ((rank + at) % 5) {
-    case 0: return 16777216.0F;
-    case 1: return 1.0F;
-    case 2: return -16777216.0F;
-    default: return element(salt, rank, at) / 16.0F - 2000.0F;
+    case 0:
+      return 16777216.0F;
+    case 1:
+      return 1.0F;
+    case 2:
+      return -16777216.0F;
+    default:
+      return element(salt, rank, at) / 16.0F - 2000.0F;
   }
 }
 

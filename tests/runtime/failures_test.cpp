@@ -243,7 +243,8 @@ TEST(Leaving, IsAPeerErrorForThoseWhoCall) {
         return;
       }
       auto const text = peer_error([&] { Arguments(comm, 3000).run(comm); }, 1);
-      expect_parts(text, {"alltoallv", "rank 1 has destroyed its communicator", "call " + std::to_string(comm.calls())});
+      expect_parts(text,
+                   {"alltoallv", "rank 1 has destroyed its communicator", "call " + std::to_string(comm.calls())});
       EXPECT_FALSE(comm.usable());
       EXPECT_EQ(peer_error([&] { comm.barrier(); }, 1), text);
     });
@@ -281,14 +282,13 @@ TEST(TwoThreads, TheSecondIsRefusedAndNobodyElseNotices) {
     } else {
       std::thread first([&] { exchange_is_right(comm); });
       while (comm.calls() == before) std::this_thread::yield();  // it is inside, and waits for rank 1
-      std::vector<std::function<void()>> const calls{
-          [&] { comm.barrier(); },
-          [&] { Arguments(comm).run(comm); },
-          [&] { static_cast<void>(Arguments(comm).post(comm)); },
-          [&] { static_cast<void>(Arguments(comm).plan(comm)); },
-          [&] { static_cast<void>(comm.split(0)); },
-          [&] { static_cast<void>(comm.dup()); },
-          [&] { static_cast<void>(comm.allocate(8)); }};
+      std::vector<std::function<void()>> const calls{[&] { comm.barrier(); },
+                                                     [&] { Arguments(comm).run(comm); },
+                                                     [&] { static_cast<void>(Arguments(comm).post(comm)); },
+                                                     [&] { static_cast<void>(Arguments(comm).plan(comm)); },
+                                                     [&] { static_cast<void>(comm.split(0)); },
+                                                     [&] { static_cast<void>(comm.dup()); },
+                                                     [&] { static_cast<void>(comm.allocate(8)); }};
       for (auto const& call : calls) expect_parts(raised<UsageError>(call), {"two threads", "'test'", "dup"});
       EXPECT_EQ(comm.calls(), before + 1);
       refused = true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One rank of a job of four that is started by killed.sh: rank 2 is killed while all exchange. Each survivor must learn
-/// who died, in what and when; it prints "survivor R: ok" or what is wrong. Arguments: blocking or nonblocking, bytes
-/// from each rank to each, and what rank 2 does: "before" a call, or "within" one.
+/// One rank of a job of four that is started by killed.sh: rank 2 is killed while all exchange. Each survivor must
+/// learn who died, in what and when; it prints "survivor R: ok" or what is wrong. Arguments: blocking or nonblocking,
+/// bytes from each rank to each, and what rank 2 does: "before" a call, or "within" one.
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>

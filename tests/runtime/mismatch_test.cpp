@@ -40,8 +40,9 @@ void disagree(Communicator& comm, int from, int to, std::int64_t sent, std::int6
   if (rank == to) a.recv_counts[static_cast<std::size_t>(from)] = expected;
   if (rank == from || rank == to) {
     auto const text = raised<MismatchError>([&] { a.run(comm); });
-    expect_parts(text, {"alltoallv: ", "rank " + std::to_string(from) + " sends " + numbers(sent) + " to rank " +
-                                          std::to_string(to) + ", which expects " + numbers(expected),
+    expect_parts(text, {"alltoallv: ",
+                        "rank " + std::to_string(from) + " sends " + numbers(sent) + " to rank " + std::to_string(to) +
+                            ", which expects " + numbers(expected),
                         "call " + std::to_string(comm.calls()) + "]"});
   } else {
     // Third ranks finish, or hear of it in this call.
@@ -205,7 +206,8 @@ TEST_P(Mismatch, OfAllgathervBlocks) {
       if (rank == 1) a.recv_counts[0] = less;
       auto const call = [&] { comm.allgatherv(a.source.data(), 4000, i32, a.recv, a.recv_counts, a.recv_displs, i32); };
       if (rank < 2) {
-        expect_parts(raised<MismatchError>(call), {"allgatherv", "16000 bytes (4000 x i32)", std::to_string(4 * less) + " bytes"});
+        expect_parts(raised<MismatchError>(call),
+                     {"allgatherv", "16000 bytes (4000 x i32)", std::to_string(4 * less) + " bytes"});
       } else {
         call();
       }
@@ -237,12 +239,14 @@ TEST_P(Mismatch, OfReduceScattervCountsConcernsAll) {
       auto const call = [&] { comm.reduce_scatterv(send.data(), recv.data(), counts, f32); };
       bool const concerned = rank == 0 || rank + 1 == comm.size();
       if (concerned) {
-        expect_parts(raised<MismatchError>(call), {"reduce_scatterv", "16000 bytes", std::to_string(4 * other) + " bytes"});
+        expect_parts(raised<MismatchError>(call),
+                     {"reduce_scatterv", "16000 bytes", std::to_string(4 * other) + " bytes"});
       } else {
         try {
           call();
           for (std::size_t i = 0; i < 4000; ++i) {
-            ASSERT_EQ(recv[i], static_cast<float>(n)) << "rank " << rank << " got a wrong sum in silence, element " << i;
+            ASSERT_EQ(recv[i], static_cast<float>(n))
+                << "rank " << rank << " got a wrong sum in silence, element " << i;
           }
         } catch (MismatchError const&) {
         }

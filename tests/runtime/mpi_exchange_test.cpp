@@ -95,12 +95,13 @@ TEST_F(MpiExchange, DenseOnes) {
     std::vector<int> mpi_counts(n, static_cast<int>(count));
     for (std::size_t r = 0; r < n; ++r) displs[r] = static_cast<std::int64_t>(r) * count;
     std::vector<float> mine(static_cast<std::size_t>(count) * n);
-    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(rank_)) % 1000);
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      mine[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(rank_)) % 1000);
     std::vector<float> all(mine.size());
     std::vector<float> all_by_mpi(mine.size());
     comm.allgatherv(mine.data(), count, f32, all.data(), counts, displs, f32);
-    MPI_Allgather(mine.data(), static_cast<int>(count), MPI_FLOAT, all_by_mpi.data(), static_cast<int>(count), MPI_FLOAT,
-                  MPI_COMM_WORLD);
+    MPI_Allgather(mine.data(), static_cast<int>(count), MPI_FLOAT, all_by_mpi.data(), static_cast<int>(count),
+                  MPI_FLOAT, MPI_COMM_WORLD);
     EXPECT_EQ(all, all_by_mpi);
     std::vector<float> sum(static_cast<std::size_t>(count));
     std::vector<float> sum_by_mpi(sum.size());
@@ -155,12 +156,15 @@ TEST_F(MpiExchange, RefusalsAndMismatches) {
     for (std::int64_t const count : {4, 50000}) {
       std::vector<std::int64_t> counts(n, count);
       if (rank_ == 0) counts[1] = round % 2 == 0 ? -1 : count - 1;
-      auto const call = [&] { comm.alltoallv(send.data(), counts, displs, i32, recv.data(), std::vector<std::int64_t>(n, count), displs, i32); };
+      auto const call = [&] {
+        comm.alltoallv(send.data(), counts, displs, i32, recv.data(), std::vector<std::int64_t>(n, count), displs, i32);
+      };
       if (round % 2 == 0) {
         if (rank_ == 0) expect_parts(raised<UsageError>(call), {"send_counts[1] is -1"});
         if (rank_ != 0) expect_parts(raised<PeerError>(call), {"rank 0 refused", "send_counts[1] is -1"});
       } else if (rank_ < 2) {
-        expect_parts(raised<MismatchError>(call), {std::to_string(count) + " x i32", std::to_string(count - 1) + " x i32"});
+        expect_parts(raised<MismatchError>(call),
+                     {std::to_string(count) + " x i32", std::to_string(count - 1) + " x i32"});
       } else {
         call();
       }
@@ -184,7 +188,8 @@ TEST_F(MpiExchange, SharedBuffersGoByPlainCopies) {
   std::vector<std::byte> recv(static_cast<std::size_t>(bytes) * n);
   for (int round = 0; round < 5; ++round) {
     for (std::size_t to = 0; to < n; ++to) {
-      std::fill_n(buffer.data() + displs[to], bytes, static_cast<std::byte>(round * 64 + rank_ * 8 + static_cast<int>(to)));
+      std::fill_n(buffer.data() + displs[to], bytes,
+                  static_cast<std::byte>(round * 64 + rank_ * 8 + static_cast<int>(to)));
     }
     comm.alltoallv(buffer.data(), counts, displs, u8, recv.data(), counts, displs, u8);
     for (std::size_t from = 0; from < n; ++from) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Programs that are legal in MPI and wait in MPI and in davit at once. Large messages go without the kernel's help here
-/// (see CMakeLists.txt), so that they need progress at both ends.
+/// Programs that are legal in MPI and wait in MPI and in davit at once. Large messages go without the kernel's help
+/// here (see CMakeLists.txt), so that they need progress at both ends.
 #include "tests/runtime/mpi_world.hpp"
 #include "tests/support/exchange.hpp"
 

@@ -88,7 +88,8 @@ TEST_F(MpiSystem, ManyBootstrapsLeaveNothingBehind) {
 class Virtual {
  public:
   explicit Virtual(std::size_t bytes)
-      : bytes_(bytes), data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
   ~Virtual() { munmap(data_, bytes_); }
   Virtual(Virtual const&) = delete;
   Virtual& operator=(Virtual const&) = delete;
@@ -100,8 +101,9 @@ class Virtual {
     int const file = memfd_create("fold", MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(file, window), 0);
     for (std::size_t at = 0; at < bytes_; at += window) {
-      ASSERT_NE(mmap(data() + at, std::min(window, bytes_ - at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0),
-                MAP_FAILED);
+      ASSERT_NE(
+          mmap(data() + at, std::min(window, bytes_ - at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0),
+          MAP_FAILED);
     }
     close(file);
   }
@@ -128,13 +130,15 @@ TEST_F(MpiSystem, OffsetsBeyondTwoToThe31) {
       std::vector<std::int64_t> displs(n);
       for (std::size_t peer = 0; peer < n; ++peer) {
         displs[peer] = (peer % 2 == 0 ? first : 2 * first) + static_cast<std::int64_t>(peer) * (bytes / width + 3);
-        std::memset(send.data() + displs[peer] * width, 1 + rank_ * 16 + static_cast<int>(peer), static_cast<std::size_t>(bytes));
+        std::memset(send.data() + displs[peer] * width, 1 + rank_ * 16 + static_cast<int>(peer),
+                    static_cast<std::size_t>(bytes));
       }
       comm.alltoallv(send.data(), counts, displs, dtype, recv.data(), counts, displs, dtype);
       for (std::size_t peer = 0; peer < n; ++peer) {
         auto const* const block = recv.data() + displs[peer] * width;
         for (std::int64_t i = 0; i < bytes; ++i) {
-          ASSERT_EQ(block[i], static_cast<std::byte>(1 + static_cast<int>(peer) * 16 + rank_)) << name_of(dtype) << ", byte " << i;
+          ASSERT_EQ(block[i], static_cast<std::byte>(1 + static_cast<int>(peer) * 16 + rank_))
+              << name_of(dtype) << ", byte " << i;
         }
         ASSERT_EQ(block[-1], std::byte{0});
         ASSERT_EQ(block[bytes], std::byte{0});
@@ -155,7 +159,8 @@ TEST_F(MpiSystem, CountsBeyondTwoToThe31) {
   std::vector<std::int64_t> const none(2, 0);
   std::vector<std::int64_t> const to_one{0, kMany};
   std::vector<std::int64_t> const from_zero{kMany, 0};
-  comm.alltoallv(send.data(), rank_ == 0 ? to_one : none, none, u8, recv.data(), rank_ == 1 ? from_zero : none, none, u8);
+  comm.alltoallv(send.data(), rank_ == 0 ? to_one : none, none, u8, recv.data(), rank_ == 1 ? from_zero : none, none,
+                 u8);
   auto const stats = comm.stats();
   EXPECT_EQ(stats.bytes_up + stats.bytes_down + stats.bytes_direct,
             rank_ == 1 || stats.bytes_up > 0 ? static_cast<std::uint64_t>(kMany) : 0U);

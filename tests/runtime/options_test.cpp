@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The environment: what each variable may be, and what is said where it cannot. It is read once a process, so each case
-/// is a process of its own.
+/// The environment: what each variable may be, and what is said where it cannot. It is read once a process, so each
+/// case is a process of its own.
 #include "davit/options.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ namespace davit::test {
 namespace {
 
 std::string summary(Environment const& e) {
-  std::string text = "timeout=" + std::to_string(e.timeout.count()) + " path=" + std::to_string(static_cast<int>(e.path)) +
+  std::string text = "timeout=" + std::to_string(e.timeout.count()) +
+                     " path=" + std::to_string(static_cast<int>(e.path)) +
                      " direct_bytes=" + std::to_string(e.direct_bytes) + " slot_bytes=" + std::to_string(e.slot_bytes) +
                      " slots=" + std::to_string(e.slots) + " shm_dir=" + e.shm_dir + " segment=" + e.segment +
                      " host_order=" + std::to_string(static_cast<int>(e.host_order)) + " nodes=";
@@ -55,7 +56,8 @@ std::string read_with(std::vector<std::string> const& variables) {
 
 TEST(OptionsTest, DefaultsAreThoseOfTheManual) {
   std::string const defaults =
-      "ad: timeout=60000 path=0 direct_bytes=32768 slot_bytes=0 slots=0 shm_dir=/dev/shm segment=auto host_order=0 nodes= "
+      "ad: timeout=60000 path=0 direct_bytes=32768 slot_bytes=0 slots=0 shm_dir=/dev/shm segment=auto host_order=0 "
+      "nodes= "
       "log=1 end";
   EXPECT_EQ(read_with({}), defaults);
   EXPECT_EQ(read_with({"DAVIT_TIMEOUT=", "DAVIT_PATH=", "DAVIT_DIRECT_BYTES=", "DAVIT_SLOT_BYTES=", "DAVIT_SLOTS=",
@@ -75,23 +77,26 @@ TEST_P(VariableTaken, IsSeen) { expect_parts(read_with({GetParam().variable}), {
 
 INSTANTIATE_TEST_SUITE_P(
     All, VariableTaken,
-    testing::Values(Taken{"DAVIT_TIMEOUT=1.5", "timeout=1500"}, Taken{"DAVIT_TIMEOUT=0.001", "timeout=1"},
-                    Taken{"DAVIT_TIMEOUT=999999", "timeout=999999000"}, Taken{"DAVIT_PATH=auto", "path=0"},
-                    Taken{"DAVIT_PATH=slots", "path=1"}, Taken{"DAVIT_PATH=direct", "path=2"},
-                    Taken{"DAVIT_DIRECT_BYTES=1", "direct_bytes=1"}, Taken{"DAVIT_DIRECT_BYTES=64K", "direct_bytes=65536"},
-                    Taken{"DAVIT_DIRECT_BYTES=3M", "direct_bytes=3145728"},
-                    Taken{"DAVIT_DIRECT_BYTES=2G", "direct_bytes=2147483648"}, Taken{"DAVIT_SLOT_BYTES=4K", "slot_bytes=4096"},
-                    Taken{"DAVIT_SLOT_BYTES=4096", "slot_bytes=4096"}, Taken{"DAVIT_SLOT_BYTES=1G", "slot_bytes=1073741824"},
-                    Taken{"DAVIT_SLOT_BYTES=0", "slot_bytes=0"}, Taken{"DAVIT_SLOTS=1", "slots=1"},
-                    Taken{"DAVIT_SLOTS=1024", "slots=1024"}, Taken{"DAVIT_SHM_DIR=/tmp/there", "shm_dir=/tmp/there"},
-                    Taken{"DAVIT_SEGMENT=auto", "segment=auto"}, Taken{"DAVIT_SEGMENT=descriptor", "segment=descriptor"},
-                    Taken{"DAVIT_SEGMENT=name", "segment=name"}, Taken{"DAVIT_HOST_ORDER=eager", "host_order=0"},
-                    Taken{"DAVIT_HOST_ORDER=queues", "host_order=1"}, Taken{"DAVIT_HOST_ORDER=submission", "host_order=2"},
-                    Taken{"DAVIT_NODES=0,0,1,1", "nodes=0,0,1,1,"}, Taken{"DAVIT_NODES=3", "nodes=3,"}));
+    testing::Values(
+        Taken{"DAVIT_TIMEOUT=1.5", "timeout=1500"}, Taken{"DAVIT_TIMEOUT=0.001", "timeout=1"},
+        Taken{"DAVIT_TIMEOUT=999999", "timeout=999999000"}, Taken{"DAVIT_PATH=auto", "path=0"},
+        Taken{"DAVIT_PATH=slots", "path=1"}, Taken{"DAVIT_PATH=direct", "path=2"},
+        Taken{"DAVIT_DIRECT_BYTES=1", "direct_bytes=1"}, Taken{"DAVIT_DIRECT_BYTES=64K", "direct_bytes=65536"},
+        Taken{"DAVIT_DIRECT_BYTES=3M", "direct_bytes=3145728"},
+        Taken{"DAVIT_DIRECT_BYTES=2G", "direct_bytes=2147483648"}, Taken{"DAVIT_SLOT_BYTES=4K", "slot_bytes=4096"},
+        Taken{"DAVIT_SLOT_BYTES=4096", "slot_bytes=4096"}, Taken{"DAVIT_SLOT_BYTES=1G", "slot_bytes=1073741824"},
+        Taken{"DAVIT_SLOT_BYTES=0", "slot_bytes=0"}, Taken{"DAVIT_SLOTS=1", "slots=1"},
+        Taken{"DAVIT_SLOTS=1024", "slots=1024"}, Taken{"DAVIT_SHM_DIR=/tmp/there", "shm_dir=/tmp/there"},
+        Taken{"DAVIT_SEGMENT=auto", "segment=auto"}, Taken{"DAVIT_SEGMENT=descriptor", "segment=descriptor"},
+        Taken{"DAVIT_SEGMENT=name", "segment=name"}, Taken{"DAVIT_HOST_ORDER=eager", "host_order=0"},
+        Taken{"DAVIT_HOST_ORDER=queues", "host_order=1"}, Taken{"DAVIT_HOST_ORDER=submission", "host_order=2"},
+        Taken{"DAVIT_NODES=0,0,1,1", "nodes=0,0,1,1,"}, Taken{"DAVIT_NODES=3", "nodes=3,"}));
 
 INSTANTIATE_TEST_SUITE_P(LogLevels, VariableTaken,
-                         testing::Values(Taken{"DAVIT_LOG=error", "nodes= log=0"}, Taken{"DAVIT_LOG=warn", "nodes= log=1"},
-                                         Taken{"DAVIT_LOG=info", "nodes= log=2"}, Taken{"DAVIT_LOG=debug", "nodes= log=3"}),
+                         testing::Values(Taken{"DAVIT_LOG=error", "nodes= log=0"},
+                                         Taken{"DAVIT_LOG=warn", "nodes= log=1"},
+                                         Taken{"DAVIT_LOG=info", "nodes= log=2"},
+                                         Taken{"DAVIT_LOG=debug", "nodes= log=3"}),
                          [](auto const& level) { return level.param.variable.substr(10); });
 
 struct NotTaken {
@@ -114,7 +119,8 @@ std::vector<NotTaken> refused() {
   for (auto const* const value : {"0", "-1", "x", "1s", "1e9", "inf", "nan", "1,5", "0.0001", " 1"}) {
     all.push_back({"DAVIT_TIMEOUT", value, {"seconds", "0.001", "1000000"}});
   }
-  for (auto const* const value : {"Slots", "none", "1"}) all.push_back({"DAVIT_PATH", value, {"auto", "slots", "direct"}});
+  for (auto const* const value : {"Slots", "none", "1"})
+    all.push_back({"DAVIT_PATH", value, {"auto", "slots", "direct"}});
   for (auto const* const value : {"0", "-1", "K", "1k", "1KB", "1.5K", "99999999999999999999"}) {
     all.push_back({"DAVIT_DIRECT_BYTES", value, {"bytes", "1"}});
   }
@@ -122,9 +128,12 @@ std::vector<NotTaken> refused() {
     all.push_back({"DAVIT_SLOT_BYTES", value, {"power of two", "4K", "1G"}});
   }
   for (auto const* const value : {"-1", "1025", "four", "1.5"}) all.push_back({"DAVIT_SLOTS", value, {"0 to 1024"}});
-  for (auto const* const value : {"file", "NAME"}) all.push_back({"DAVIT_SEGMENT", value, {"auto", "descriptor", "name"}});
-  for (auto const* const value : {"lazy", "0"}) all.push_back({"DAVIT_HOST_ORDER", value, {"eager", "queues", "submission"}});
-  for (auto const* const value : {"verbose", "3"}) all.push_back({"DAVIT_LOG", value, {"error", "warn", "info", "debug"}});
+  for (auto const* const value : {"file", "NAME"})
+    all.push_back({"DAVIT_SEGMENT", value, {"auto", "descriptor", "name"}});
+  for (auto const* const value : {"lazy", "0"})
+    all.push_back({"DAVIT_HOST_ORDER", value, {"eager", "queues", "submission"}});
+  for (auto const* const value : {"verbose", "3"})
+    all.push_back({"DAVIT_LOG", value, {"error", "warn", "info", "debug"}});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(All, VariableRefused, testing::ValuesIn(refused()));

@@ -110,7 +110,8 @@ TEST_P(Refusals, OfOneCallWhileOthersAreOpen) {
         bool const bad = i % 2 == 1;
         if (bad && rank == culprit) a.send_displs[1] = -6;
         if (bad && rank == culprit) {
-          expect_parts(raised<UsageError>([&] { static_cast<void>(a.post(comm)); }), {"ialltoallv", "send_displs[1] is -6"});
+          expect_parts(raised<UsageError>([&] { static_cast<void>(a.post(comm)); }),
+                       {"ialltoallv", "send_displs[1] is -6"});
         } else {
           requests[i] = a.post(comm);
         }
@@ -154,7 +155,8 @@ TEST(RefusalsBeforePrepare, NonblockingCallOnAll) {
   run_ranks(3, [](int, Communicator& comm) {
     for (int i = 0; i < 3; ++i) {
       Arguments a(comm);
-      expect_parts(raised<UsageError>([&] { static_cast<void>(a.post(comm)); }), {"ialltoallv", "not prepared", "prepare()"});
+      expect_parts(raised<UsageError>([&] { static_cast<void>(a.post(comm)); }),
+                   {"ialltoallv", "not prepared", "prepare()"});
     }
     exchange_is_right(comm);
     Arguments a(comm);

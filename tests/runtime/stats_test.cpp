@@ -169,7 +169,8 @@ TEST(SharedBuffers, AreExchangedAroundTheThreshold) {
       for (std::int64_t const bytes : {1, 5999, 6000, 6001, 9000}) {
         std::vector<std::int64_t> const counts(3, bytes);
         std::vector<std::int64_t> const displs{0, bytes, 2 * bytes};
-        for (int to = 0; to < 3; ++to) std::memset(send.data() + to * bytes, 1 + rank * 16 + to, static_cast<std::size_t>(bytes));
+        for (int to = 0; to < 3; ++to)
+          std::memset(send.data() + to * bytes, 1 + rank * 16 + to, static_cast<std::size_t>(bytes));
         std::memset(recv.data(), 0xFF, 30000);
         comm.alltoallv(send.data(), counts, displs, u8, recv.data(), counts, displs, u8);
         for (int from = 0; from < 3; ++from) {
@@ -177,8 +178,9 @@ TEST(SharedBuffers, AreExchangedAroundTheThreshold) {
             ASSERT_EQ(recv.data()[from * bytes + i], static_cast<std::byte>(1 + from * 16 + rank)) << bytes << " bytes";
           }
         }
-        bool const goes_direct = with.options.host_order == HostOrder::eager &&
-                                 (with.options.path == Path::direct || (with.options.path == Path::automatic && bytes >= 6000));
+        bool const goes_direct =
+            with.options.host_order == HostOrder::eager &&
+            (with.options.path == Path::direct || (with.options.path == Path::automatic && bytes >= 6000));
         direct += goes_direct ? 2 * static_cast<std::uint64_t>(bytes) : 0;
         ASSERT_EQ(comm.stats().bytes_direct, direct) << bytes << " bytes";
       }
@@ -224,7 +226,8 @@ TEST(SharedBuffers, TooManyBytesAreRefusedToAll) {
       expect_parts(raised<UsageError>([&] { static_cast<void>(comm.allocate(SIZE_MAX)); }),
                    {"allocate", "bytes is " + std::to_string(SIZE_MAX), "2^63"});
     } else {
-      expect_parts(raised<PeerError>([&] { static_cast<void>(comm.allocate(100)); }), {"allocate", "rank 1 refused", "2^63"});
+      expect_parts(raised<PeerError>([&] { static_cast<void>(comm.allocate(100)); }),
+                   {"allocate", "rank 1 refused", "2^63"});
     }
     if (rank == 2) {
       auto const bytes = more_than_free();

@@ -13,8 +13,8 @@ namespace davit::test {
 
 class Child {
  public:
-  /// @param test "Suite.DISABLED_Name". @param environment "NAME=value" entries besides those of this process, whose own
-  /// DAVIT_ variables are not passed on but for DAVIT_TEST_ ones.
+  /// @param test "Suite.DISABLED_Name". @param environment "NAME=value" entries besides those of this process, whose
+  /// own DAVIT_ variables are not passed on but for DAVIT_TEST_ ones.
   explicit Child(std::string const& test, std::vector<std::string> const& environment = {});
   /// Kills it if it still runs.
   ~Child();
@@ -49,8 +49,8 @@ std::string run_child(std::string const& test, std::vector<std::string> const& e
 /// In a child: prints a line that Child::line finds.
 void say(std::string const& mark, std::string const& text);
 
-/// In a child: gives the process a mount namespace with a tmpfs of `bytes` on `directory`, which exists. @returns whether
-/// the kernel lets it.
+/// In a child: gives the process a mount namespace with a tmpfs of `bytes` on `directory`, which exists. @returns
+/// whether the kernel lets it.
 [[nodiscard]] bool mount_small_tmpfs(std::string const& directory, std::size_t bytes);
 
 }  // namespace davit::test

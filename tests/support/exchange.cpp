@@ -10,19 +10,28 @@ namespace davit::test {
 namespace {
 
 std::byte pattern(std::uint64_t salt, int from, int to, std::uint64_t at) {
-  auto const start = (salt + static_cast<std::uint64_t>(from) * 1009 + static_cast<std::uint64_t>(to) * 9176) * 2654435761;
+  auto const start =
+      (salt + static_cast<std::uint64_t>(from) * 1009 + static_cast<std::uint64_t>(to) * 9176) * 2654435761;
   return static_cast<std::byte>((start >> 16) + at * 7 + (at >> 8) * 13 + (at >> 16) * 31);
 }
 
 std::uint64_t random_bytes(Random& random, Sizes const& sizes) {
   auto const near = [&](std::uint64_t bytes) { return bytes + static_cast<std::uint64_t>(random.between(0, 16)) - 8; };
   switch (random.between(0, 9)) {
-    case 0: case 1: case 2: return 0;
-    case 3: return static_cast<std::uint64_t>(random.between(1, 64));
-    case 4: return sizes.slot * static_cast<std::uint64_t>(random.between(1, 3));
-    case 5: return std::min(near(sizes.slot * static_cast<std::uint64_t>(random.between(1, 3))), sizes.most);
-    case 6: return std::min(near(sizes.direct), sizes.most);
-    default: return static_cast<std::uint64_t>(random.between(0, static_cast<std::int64_t>(sizes.most)));
+    case 0:
+    case 1:
+    case 2:
+      return 0;
+    case 3:
+      return static_cast<std::uint64_t>(random.between(1, 64));
+    case 4:
+      return sizes.slot * static_cast<std::uint64_t>(random.between(1, 3));
+    case 5:
+      return std::min(near(sizes.slot * static_cast<std::uint64_t>(random.between(1, 3))), sizes.most);
+    case 6:
+      return std::min(near(sizes.direct), sizes.most);
+    default:
+      return static_cast<std::uint64_t>(random.between(0, static_cast<std::int64_t>(sizes.most)));
   }
 }
 
@@ -97,7 +106,8 @@ Side Exchange::make_side(Random& random, std::vector<std::uint64_t> const& block
 void Exchange::put(std::vector<std::byte>& buffer, Side const& side, int at, int from, int to) const {
   auto const count = bytes(from, to);
   if (count == 0) return;
-  auto* const block = buffer.data() + static_cast<std::size_t>(side.displs[static_cast<std::size_t>(at)]) * size_of(side.dtype);
+  auto* const block =
+      buffer.data() + static_cast<std::size_t>(side.displs[static_cast<std::size_t>(at)]) * size_of(side.dtype);
   for (std::uint64_t i = 0; i < count; ++i) block[i] = pattern(salt_, from, to, i);
 }
 
@@ -120,7 +130,11 @@ std::vector<std::byte> Exchange::sent_in_place(int rank) const {
 }
 
 Buffers::Buffers(Exchange const& exchange, int rank, bool in_place)
-    : exchange_(exchange), rank_(rank), in_place_(in_place), send_(exchange.sent(rank)), recv_(exchange.recv(rank).bytes) {
+    : exchange_(exchange),
+      rank_(rank),
+      in_place_(in_place),
+      send_(exchange.sent(rank)),
+      recv_(exchange.recv(rank).bytes) {
   reset();
 }
 
@@ -139,7 +153,8 @@ void Buffers::run(Communicator& comm) {
   if (in_place_) {
     comm.alltoallv(davit::in_place, {}, {}, Dtype{}, recv_.data(), recv.counts, recv.displs, recv.dtype);
   } else {
-    comm.alltoallv(send_.data(), send.counts, send.displs, send.dtype, recv_.data(), recv.counts, recv.displs, recv.dtype);
+    comm.alltoallv(send_.data(), send.counts, send.displs, send.dtype, recv_.data(), recv.counts, recv.displs,
+                   recv.dtype);
   }
 }
 
@@ -171,7 +186,8 @@ void Buffers::check(std::string const& what) const {
 }
 
 void Buffers::check_untouched(std::string const& what) const {
-  auto const clean = std::all_of(recv_.data(), recv_.data() + recv_.size(), [](std::byte b) { return b == kUntouched; });
+  auto const clean =
+      std::all_of(recv_.data(), recv_.data() + recv_.size(), [](std::byte b) { return b == kUntouched; });
   EXPECT_TRUE(clean) << what << ": rank " << rank_ << ": recv was written";
   EXPECT_TRUE(recv_.intact()) << what << ": rank " << rank_ << ": written outside of recv";
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Random test data. The seed is DAVIT_TEST_SEED, else a new one in every process; a test that fails prints it.
+/// Random test data. The seed is DAVIT_TEST_SEED, or a new one in every process where that is "random", else always the
+/// same; a test that fails prints it.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,7 @@ Options Making::patient() {
   return options;
 }
 
-std::vector<std::exception_ptr> play_ranks(int ranks,
-                                           std::function<void(int, std::shared_ptr<Bootstrap>)> const& play,
+std::vector<std::exception_ptr> play_ranks(int ranks, std::function<void(int, std::shared_ptr<Bootstrap>)> const& play,
                                            std::chrono::milliseconds limit) {
   auto bootstraps = threads(ranks);
   auto const count = static_cast<std::size_t>(ranks);

@@ -160,10 +160,13 @@ TEST_P(EngineConformance, HoldKeepsLaterOperationsOfItsLane) {
 }
 
 TEST_P(EngineConformance, HoldTakesWhatIsAheadAndWraps) {
-  struct Case { std::uint32_t awaited, there; bool open; };
-  for (auto const [awaited, there, open] : {Case{5, 5, true}, Case{5, 9, true}, Case{5, 4, false},
-                                            Case{0x8000'0001, 0x7fff'ffff, false}, Case{0x8000'0001, 0x8000'0003, true},
-                                            Case{1, 0xffff'ffff, false}, Case{0xffff'fffe, 1, true}}) {
+  struct Case {
+    std::uint32_t awaited, there;
+    bool open;
+  };
+  for (auto const [awaited, there, open] :
+       {Case{5, 5, true}, Case{5, 9, true}, Case{5, 4, false}, Case{0x8000'0001, 0x7fff'ffff, false},
+        Case{0x8000'0001, 0x8000'0003, true}, Case{1, 0xffff'ffff, false}, Case{0xffff'fffe, 1, true}}) {
     auto* const gate = counter(there);
     auto* const behind = counter();
     engine().submit(Lane::down, HoldOp{gate, awaited, 0, Awaited::data});
@@ -265,7 +268,8 @@ TEST_P(EngineConformance, SumsRowsInOrder) {
   std::vector<std::uint32_t> const first{0, 3, 3, 4};
   auto* const out = filled(std::vector<std::byte>(3 * 2 * sizeof(float), std::byte{0xFF}));
   host::RowSum const types{f32, f32, f32, false, false};
-  engine().submit(Lane::down, SumRowsOp{types, list(bases), list(terms), list(first), 3, 2, out, 2 * sizeof(float), nullptr});
+  engine().submit(Lane::down,
+                  SumRowsOp{types, list(bases), list(terms), list(first), 3, 2, out, 2 * sizeof(float), nullptr});
   settle();
   ASSERT_TRUE(engine().idle());
   std::vector<float> sums(6);

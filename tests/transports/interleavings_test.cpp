@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// All interleavings of two ranks with two slots, each lane one operation at a time, with copies that land as late as they
-/// may: none gets stuck before the end, and in all the data are right. Exchanges with a mistake in them show that the
-/// search would find one.
+/// All interleavings of two ranks with two slots, each lane one operation at a time, with copies that land as late as
+/// they may: none gets stuck before the end, and in all the data are right. Exchanges with a mistake in them show that
+/// the search would find one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,9 @@ struct Plan {
 class World {
  public:
   explicit World(Plan const& plan)
-      : plan_(plan), meshes_({2, 2, kChunk}, plan.start), engines_{HostEngine(plan.order, {}), HostEngine(plan.order, {})} {
+      : plan_(plan),
+        meshes_({2, 2, kChunk}, plan.start),
+        engines_{HostEngine(plan.order, {}), HostEngine(plan.order, {})} {
     for (int rank = 0; rank < 2; ++rank) {
       auto number = plan_.start.number;
       for (auto const& call : plan_.calls) submit(rank, number++, call);
@@ -84,7 +86,8 @@ class World {
     auto& mesh = meshes_[rank];
     auto& engine = engines_[static_cast<std::size_t>(rank)];
     int const reader = 1 - rank;
-    auto* const to = plan_.mistake == Mistake::no_hold ? meshes_.outbox(rank).slot(place) : mesh.begin_push(engine, place);
+    auto* const to =
+        plan_.mistake == Mistake::no_hold ? meshes_.outbox(rank).slot(place) : mesh.begin_push(engine, place);
     if (plan_.mistake == Mistake::raise_before_copy) mesh.end_push(engine, place, {&reader, 1});
     engine.submit(Lane::up, CopyOp{to, from.data(), kChunk});
     if (plan_.mistake != Mistake::raise_before_copy) mesh.end_push(engine, place, {&reader, 1});

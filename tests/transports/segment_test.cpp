@@ -96,7 +96,8 @@ TEST_F(SegmentTest, DISABLED_ChildFillsASmallFileSystem) {
   first.reserve(0, first.ticket().bytes);
   auto second = Segment::create(directory, 40 * 4096);
   auto const text = raised<SystemError>([&] { second.reserve(0, second.ticket().bytes); });
-  expect_parts(text, {directory, "needed " + std::to_string(40 * 4096) + " bytes", "free " + std::to_string(24 * 4096)});
+  expect_parts(text,
+               {directory, "needed " + std::to_string(40 * 4096) + " bytes", "free " + std::to_string(24 * 4096)});
   // What is reserved may be written to the last byte, however full it is.
   second.reserve(0, 24 * 4096);
   std::memset(first.mapping().get(), 1, 40 * 4096);
@@ -224,7 +225,9 @@ TEST_F(SegmentTest, SweepRemovesNamesOfTheDeadAndNoOthers) {
   Child live("SegmentTest.DISABLED_ChildPublishesAndStays", environment);
   auto const dead_name = dead.line("name: ");
   auto const live_name = live.line("name: ");
-  auto const exists = [this](std::string const& name) { return access((directory_.path() + "/" + name).c_str(), F_OK) == 0; };
+  auto const exists = [this](std::string const& name) {
+    return access((directory_.path() + "/" + name).c_str(), F_OK) == 0;
+  };
   ASSERT_TRUE(exists(dead_name));
   // Not ours: another namespace's, another program's, and a directory.
   std::vector<std::string> const others{"davit-1-1-1-1", "davit-notes", "something"};
