@@ -36,9 +36,9 @@ struct Exchange {
 
 /// Checks what the caller gave; everything after it may trust the result.
 /// @throws UsageError naming the argument, its value and the bound.
-[[nodiscard]] Exchange checked_exchange(char const* operation, int ranks, void const* send, Counts send_counts,
-                                        Counts send_displs, Dtype send_dtype, void* recv, Counts recv_counts,
-                                        Counts recv_displs, Dtype recv_dtype);
+[[nodiscard]] Exchange checked_exchange(char const* operation, int rank, int ranks, void const* send,
+                                        Counts send_counts, Counts send_displs, Dtype send_dtype, void* recv,
+                                        Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
 /// Checks one side: sizes of the spans, signs, overflow, null; with `disjoint`, that blocks do not overlap.
 [[nodiscard]] Blocks checked_blocks(char const* operation, char const* side, int ranks, void* data, Counts counts,
                                     Counts displs, Dtype dtype, bool disjoint);
@@ -127,7 +127,7 @@ class SizeAgreement final : public Call {
 /// All cards read: all ranks have called.
 class Barrier final : public Call {
  public:
-  explicit Barrier(CommunicatorState& comm) : Call(comm, Operation::barrier) {}
+  explicit Barrier(CommunicatorState& comm, Operation operation = Operation::barrier) : Call(comm, operation) {}
 
  private:
   [[nodiscard]] Card terms(int) const override { return {}; }

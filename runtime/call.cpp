@@ -24,11 +24,21 @@ bool Call::advance() {
   if (refused_) {
     error = std::make_exception_ptr(PeerError(text_of_trouble(), culprit_));
   } else if (mismatched_) {
+    throw_if_peer_failed();
     error = std::make_exception_ptr(MismatchError(text_of_trouble()));
   } else {
     conclude();
   }
   return true;
+}
+
+/// Who meets the card of a rank that has given up since must hear of that: there will be no next call with it.
+void Call::throw_if_peer_failed() const {
+  for (int step = 1; step < comm_.size; ++step) {
+    if (standing(after(step)) != Standing::mismatched) continue;
+    auto const trouble = comm_.mesh->trouble(after(step), false);
+    if (trouble) throw PeerError("davit: " + trouble->text, trouble->culprit);
+  }
 }
 
 std::string Call::text_of_trouble() const {

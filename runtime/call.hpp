@@ -65,6 +65,7 @@ class Call : public Task {
   void judge(int peer, Card const& theirs);
   [[nodiscard]] std::string difference(int peer, Card const& mine, Card const& theirs) const;
   [[nodiscard]] std::string text_of_trouble() const;
+  void throw_if_peer_failed() const;
 
   Operation operation_;
   std::uint64_t detail_;

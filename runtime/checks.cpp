@@ -61,6 +61,7 @@ Blocks checked_blocks(char const* operation, char const* side, int ranks, void* 
   // Texts are made in case of error only: this runs at every call.
   auto const name = [&](char const* what) { return std::string(operation) + ": " + side + what; };
   auto const entry = [&](char const* what, std::size_t peer) { return name(what) + "[" + std::to_string(peer) + "]"; };
+  if (data == in_place) throw UsageError("davit: " + name(" is in_place, only send may be"));
   auto const size = static_cast<std::int64_t>(size_of(dtype));
   if (size == 0) refuse(name("_dtype"), static_cast<std::int64_t>(dtype), "one of davit::Dtype");
   auto const entries = static_cast<std::size_t>(ranks);
@@ -89,14 +90,21 @@ Blocks checked_blocks(char const* operation, char const* side, int ranks, void* 
   return blocks;
 }
 
-Exchange checked_exchange(char const* operation, int ranks, void const* send, Counts send_counts, Counts send_displs,
-                          Dtype send_dtype, void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
+Exchange checked_exchange(char const* operation, int rank, int ranks, void const* send, Counts send_counts,
+                          Counts send_displs, Dtype send_dtype, void* recv, Counts recv_counts, Counts recv_displs,
+                          Dtype recv_dtype) {
   Exchange exchange;
   exchange.in_place = send == in_place;
   exchange.recv = checked_blocks(operation, "recv", ranks, recv, recv_counts, recv_displs, recv_dtype, true);
   exchange.send = exchange.in_place ? exchange.recv
                                     : checked_blocks(operation, "send", ranks, const_cast<void*>(send), send_counts,
                                                      send_displs, send_dtype, false);
+  if (auto const kept = exchange.send.bytes(rank); kept != exchange.recv.bytes(rank)) {
+    auto const index = "_counts[" + std::to_string(rank) + "]";
+    throw UsageError(std::string("davit: ") + operation + ": send" + index + " is " + bytes_text(kept, send_dtype) +
+                     ", must be as long as recv" + index + ", " + bytes_text(exchange.recv.bytes(rank), recv_dtype) +
+                     ": this rank keeps that block");
+  }
   return exchange;
 }
 

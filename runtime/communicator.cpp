@@ -49,8 +49,9 @@ Stats Communicator::stats() const {
 }
 
 void Communicator::prepare() {
-  // A barrier, so that the ranks whose slots do not fit are told to the others.
-  barrier();
+  // All ranks meet, so that those whose slots do not fit are told to the others.
+  auto& state = checked(state_);
+  detail::run_blocking(state, [&] { return detail::Barrier(state, Operation::prepare); });
 }
 
 void Communicator::barrier() {
@@ -61,7 +62,8 @@ void Communicator::barrier() {
 Communicator Communicator::split(int color, int key) {
   auto& state = checked(state_);
   detail::CommunicatorState::Entry const inside(state);
-  auto part = state.set_up("split", [&](Deadline deadline) { return state.bootstrap->split(color, key, deadline); });
+  auto part =
+      state.set_up(Operation::split, [&](Deadline deadline) { return state.bootstrap->split(color, key, deadline); });
   if (part == nullptr) return {};
   auto options = state.options;
   options.name += "/" + std::to_string(color);
@@ -82,7 +84,7 @@ SharedBuffer Communicator::allocate(std::size_t bytes) {
     std::uint64_t data;
     std::uint64_t bytes;
   };
-  return state.set_up("allocate", [&](Deadline deadline) {
+  return state.set_up(Operation::allocate, [&](Deadline deadline) {
     auto const places = detail::gather_results(*state.bootstrap, what, deadline, [&] {
       if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
         throw UsageError("davit: allocate: bytes is " + std::to_string(bytes) + ", must be less than 2^63");
@@ -114,8 +116,9 @@ void Communicator::alltoallv(void const* send, Counts send_counts, Counts send_d
                              Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
   auto& state = checked(state_);
   detail::run_blocking(state, [&] {
-    return detail::Alltoallv(state, detail::checked_exchange("alltoallv", state.size, send, send_counts, send_displs,
-                                                             send_dtype, recv, recv_counts, recv_displs, recv_dtype));
+    return detail::Alltoallv(
+        state, detail::checked_exchange("alltoallv", state.rank, state.size, send, send_counts, send_displs, send_dtype,
+                                        recv, recv_counts, recv_displs, recv_dtype));
   });
 }
 
@@ -129,8 +132,8 @@ Request Communicator::ialltoallv(void const* send, Counts send_counts, Counts se
       throw UsageError(
           "davit: ialltoallv: the communicator is not prepared; call prepare() or a blocking collective first");
     }
-    auto const exchange = detail::checked_exchange("ialltoallv", state.size, send, send_counts, send_displs, send_dtype,
-                                                   recv, recv_counts, recv_displs, recv_dtype);
+    auto const exchange = detail::checked_exchange("ialltoallv", state.rank, state.size, send, send_counts, send_displs,
+                                                   send_dtype, recv, recv_counts, recv_displs, recv_dtype);
     return std::make_shared<detail::OpenAlltoallv>(state, std::make_shared<detail::PlanState>(state_, exchange),
                                                    number);
   });
@@ -143,8 +146,8 @@ Plan Communicator::alltoallv_init(void const* send, Counts send_counts, Counts s
   auto& state = checked(state_);
   std::shared_ptr<detail::PlanState> plan;
   detail::run_blocking(state, [&] {
-    auto const exchange = detail::checked_exchange("alltoallv_init", state.size, send, send_counts, send_displs,
-                                                   send_dtype, recv, recv_counts, recv_displs, recv_dtype);
+    auto const exchange = detail::checked_exchange("alltoallv_init", state.rank, state.size, send, send_counts,
+                                                   send_displs, send_dtype, recv, recv_counts, recv_displs, recv_dtype);
     plan = std::make_shared<detail::PlanState>(state_, exchange);
     return detail::SizeAgreement(state, plan->exchange.view());
   });
@@ -158,6 +161,9 @@ void Communicator::allgatherv(void const* send, std::int64_t send_count, Dtype s
     auto const blocks =
         detail::checked_blocks("allgatherv", "recv", state.size, recv, recv_counts, recv_displs, recv_dtype, true);
     if (send == in_place) return detail::Allgatherv(state, nullptr, 0, recv_dtype, blocks);
+    if (send_count < 0) {
+      throw UsageError("davit: allgatherv: send_count is " + std::to_string(send_count) + ", must be 0 or more");
+    }
     std::int64_t const zero = 0;
     auto const own = detail::checked_blocks("allgatherv", "send", 1, const_cast<void*>(send), {&send_count, 1},
                                             {&zero, 1}, send_dtype, false);
@@ -180,6 +186,10 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
     std::vector<std::int64_t> displs(counts.size());
     std::int64_t total = 0;
     for (std::size_t owner = 0; owner < counts.size(); ++owner) {
+      if (counts[owner] < 0) {
+        throw UsageError("davit: reduce_scatterv: counts[" + std::to_string(owner) + "] is " +
+                         std::to_string(counts[owner]) + ", must be 0 or more");
+      }
       displs[owner] = total;
       if (__builtin_add_overflow(total, counts[owner], &total)) {
         throw UsageError("davit: reduce_scatterv: the sum of counts is above 2^63 - 1");
@@ -188,6 +198,7 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
     auto const input =
         detail::checked_blocks("reduce_scatterv", "send", state.size, send == in_place ? recv : const_cast<void*>(send),
                                counts, displs, dtype, false);
+    if (recv == in_place) throw UsageError("davit: reduce_scatterv: recv is in_place, only send may be");
     auto* const out = static_cast<std::byte*>(recv);
     if (out == nullptr && counts[static_cast<std::size_t>(state.rank)] > 0) {
       throw UsageError("davit: reduce_scatterv: recv is null, but counts[" + std::to_string(state.rank) + "] is not 0");

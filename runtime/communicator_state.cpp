@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/alltoallv.hpp"
 #include "runtime/log.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/refusal.hpp"
@@ -206,8 +207,15 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
   while (!queue_.empty()) finish_head(failure_);
 }
 
-void CommunicatorState::fail_set_up(char const* phase, TimeoutError const& error) {
-  auto const text = said_in(phase, error) + where(number());
+void CommunicatorState::meet(Operation operation) {
+  Barrier meeting(*this, operation);
+  meeting.number = take_number();
+  run(meeting);
+  if (meeting.error) std::rethrow_exception(meeting.error);
+}
+
+void CommunicatorState::fail_set_up(Operation operation, TimeoutError const& error) {
+  auto const text = said_in(name_of(operation), error) + where(number());
   {
     std::lock_guard const held(mutex_);
     fail(error.rank(), number(), std::make_exception_ptr(TimeoutError(text, error.rank())), text);

@@ -56,14 +56,15 @@ class CommunicatorState {
   Poked poke() noexcept;
   /// Tells the peers that this rank refuses call `number`, and why.
   void refuse(std::uint32_t number, char const* text, bool blocking);
-  /// A collective set-up that goes over the bootstrap, `phase` in messages: a time-out there fails the communicator,
-  /// since its ranks no longer stand at the same place. What ranks refuse or disagree on does not.
+  /// A collective set-up that goes over the bootstrap. A call of its own comes first, so that ranks that do something
+  /// else are found. A time-out later fails the communicator, since its ranks no longer stand at the same place.
   template <class Work>
-  auto set_up(char const* phase, Work const& work) {
+  auto set_up(Operation operation, Work const& work) {
+    meet(operation);
     try {
       return work(std::chrono::steady_clock::now() + options.timeout);
     } catch (TimeoutError const& error) {
-      fail_set_up(phase, error);
+      fail_set_up(operation, error);
     }
   }
   /// Marks the communicator failed for good. Under the lock.
@@ -97,7 +98,8 @@ class CommunicatorState {
  private:
   friend class Entry;
   bool advance_head();
-  [[noreturn]] void fail_set_up(char const* phase, TimeoutError const& error);
+  void meet(Operation operation);
+  [[noreturn]] void fail_set_up(Operation operation, TimeoutError const& error);
   void look_after();
   void wait_until_done(Task& task);
   void finish_head(std::exception_ptr error) noexcept;

@@ -131,11 +131,16 @@ Routing ExpertGroup::route(std::span<std::int64_t const> ids, std::span<float co
 }
 
 Received ExpertGroup::dispatch(Routing& routing, void const* x, DispatchOptions const& options) {
-  return dispatch(routing, x, ReceiveInto{}, options);
+  return dispatch_to(routing, x, nullptr, options);
 }
 
 Received ExpertGroup::dispatch(Routing& routing, void const* x, ReceiveInto const& into,
                                DispatchOptions const& options) {
+  return dispatch_to(routing, x, &into, options);
+}
+
+Received ExpertGroup::dispatch_to(Routing& routing, void const* x, ReceiveInto const* into,
+                                  DispatchOptions const& options) {
   auto& group = checked(state_);
   Received received;
   detail::run_blocking(*group.comm, [&] {
@@ -145,13 +150,13 @@ Received ExpertGroup::dispatch(Routing& routing, void const* x, ReceiveInto cons
     auto plan =
         state.plan(options.layout, options.layout == Layout::by_expert ? options.alignment : 1, options.global_ids);
     auto const rows = static_cast<std::size_t>(plan->rows);
-    if (into.rows != nullptr || !into.payloads.empty()) {
-      if (into.payloads.size() != options.payloads.size()) {
-        throw UsageError("davit: dispatch: ReceiveInto::payloads has " + std::to_string(into.payloads.size()) +
+    if (into != nullptr) {
+      if (into->payloads.size() != options.payloads.size()) {
+        throw UsageError("davit: dispatch: ReceiveInto::payloads has " + std::to_string(into->payloads.size()) +
                          " arrays, must have " + std::to_string(options.payloads.size()));
       }
       for (std::size_t i = 0; i < payloads.size(); ++i) {
-        payloads[i].to = static_cast<std::byte*>(i == 0 ? into.rows : into.payloads[i - 1]);
+        payloads[i].to = static_cast<std::byte*>(i == 0 ? into->rows : into->payloads[i - 1]);
         if (payloads[i].to == nullptr && rows > 0) {
           throw UsageError("davit: dispatch: ReceiveInto has a null array, but " + std::to_string(rows) + " rows come");
         }
@@ -228,6 +233,12 @@ ReceivedCounts Routing::counts(Layout layout, std::int64_t alignment) const {
   auto& state = checked(state_);
   check_layout("counts", layout, alignment);
   return state.plan(layout, layout == Layout::by_expert ? alignment : 1, false)->view();
+}
+
+std::byte* Received::payload(std::size_t index) const {
+  if (index < payloads_.size()) return payloads_[index];
+  throw UsageError("davit: payload: index is " + std::to_string(index) + ", must be below " +
+                   std::to_string(payloads_.size()) + ", the payloads of the dispatch");
 }
 
 std::int64_t Received::rows() const { return plan_ == nullptr ? 0 : plan_->rows; }

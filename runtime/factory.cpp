@@ -42,6 +42,12 @@ void check_options(Options const& options) {
     refuse("slot_bytes", slot, "0 or a power of two from 4096 to 1073741824");
   }
   if (options.slots < 0 || options.slots > 1024) refuse("slots", options.slots, "0 to 1024");
+  if (static_cast<unsigned>(options.path) > static_cast<unsigned>(Path::direct)) {
+    refuse("path", static_cast<int>(options.path), "one of davit::Path");
+  }
+  if (static_cast<unsigned>(options.host_order) > static_cast<unsigned>(HostOrder::submission)) {
+    refuse("host_order", static_cast<int>(options.host_order), "one of davit::HostOrder");
+  }
   if (options.direct_bytes < 1) refuse("direct_bytes", options.direct_bytes, "1 or more");
 }
 

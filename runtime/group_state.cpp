@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPoolPieces = 8;
+constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;  // there are tables with an entry for each
 
 std::size_t aligned(std::size_t bytes, std::size_t to) noexcept { return (bytes + to - 1) / to * to; }
 
@@ -50,11 +51,14 @@ void check(ExpertGroupOptions const& options, int ranks) {
   auto const within = [](char const* field, std::int64_t value, std::int64_t high) {
     if (value < 1 || value > high) refuse(field, value, "1 to " + std::to_string(high));
   };
-  within("experts", options.experts, most);
+  within("experts", options.experts, kMostExperts);
   within("top_k", options.top_k, 1024);
   within("hidden", options.hidden, most);
   within("max_tokens", options.max_tokens, most / options.top_k);
   within("routings", options.routings, 1024);
+  if (options.allocator.allocate && !options.allocator.deallocate) {
+    throw UsageError("davit: expert group: allocator.deallocate is empty, must be there where allocate is");
+  }
   if (options.reduce_group < 0 || options.reduce_group > ranks) {
     refuse("reduce_group", options.reduce_group, "0 to " + std::to_string(ranks));
   }
@@ -121,7 +125,7 @@ GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOpti
   auto& bootstrap = *comm->bootstrap;
   auto const what = "expert group on communicator '" + comm->options.name + "'";
   serial = ++comm->groups;
-  comm->set_up("expert group", [&](Deadline deadline) {
+  comm->set_up(Operation::expert_group, [&](Deadline deadline) {
     auto const proposals = gather_results(bootstrap, what, deadline, [&] {
       check(options, comm->size);
       if (options.reduce_group == 0) options.reduce_group = node_block(bootstrap.nodes());

@@ -15,7 +15,10 @@ enum class Operation : std::uint16_t {
   alltoallv_init,
   allgatherv,
   reduce_scatterv,
+  prepare,
+  split,
   allocate,
+  expert_group,
   route,
   dispatch,
   combine,
@@ -36,6 +39,12 @@ enum class Operation : std::uint16_t {
       return "allgatherv";
     case Operation::reduce_scatterv:
       return "reduce_scatterv";
+    case Operation::prepare:
+      return "prepare";
+    case Operation::split:
+      return "split";
+    case Operation::expert_group:
+      return "expert group";
     case Operation::allocate:
       return "allocate";
     case Operation::route:

@@ -9,15 +9,16 @@ namespace moe {
 
 Layer make_davit_layer(davit::Communicator& comm, Options const& options, LocalExperts const& experts) {
   // Once: what all batches have in common. Equal on all ranks.
-  auto const group = std::make_shared<davit::ExpertGroup>(comm, davit::ExpertGroupOptions{
-                                                                    .experts = options.experts,
-                                                                    .top_k = options.top_k,
-                                                                    .hidden = options.hidden,
-                                                                    .max_tokens = options.tokens,
-                                                                    .dtype = options.dtype,
-                                                                    .partial_dtype = options.partial_dtype,
-                                                                    .reduce_group = options.reduce_group,
-                                                                });
+  davit::ExpertGroupOptions const shape{
+      .experts = options.experts,
+      .top_k = options.top_k,
+      .hidden = options.hidden,
+      .max_tokens = options.tokens,  // most of a rank in one batch
+      .dtype = options.dtype,
+      .partial_dtype = options.partial_dtype,
+      .reduce_group = options.reduce_group,
+  };
+  auto const group = std::make_shared<davit::ExpertGroup>(comm, shape);
 
   return [=, &options, &experts](Batch const& batch, std::byte* out, Stopwatch& watch) {
     // Each rank says which experts its tokens go to. Ranks may bring different numbers of tokens, or none.

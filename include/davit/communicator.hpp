@@ -65,7 +65,7 @@ class DAVIT_EXPORT SharedBuffer {
 ///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
 ///   comm.alltoallv(send, send_counts, send_displs, davit::f32, recv, recv_counts, recv_displs, davit::f32);
 /// @endcode
-/// Wrong, and a UsageError on every rank but the first: a nonblocking call before any blocking one and without
+/// Wrong, and a UsageError: a nonblocking call before any blocking one and without
 /// prepare():
 /// @code
 ///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
@@ -113,8 +113,8 @@ class DAVIT_EXPORT Communicator {
   [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
 
   /// Collective, blocking: block i of `send` goes to rank i, block j of `recv` comes from rank j. Blocks of `recv` must
-  /// not overlap (UsageError), nor `send` and `recv`. With `in_place`, counts must be symmetric: what rank i receives
-  /// from j is what it sends to j.
+  /// not overlap (UsageError), nor `send` and `recv` (not checked). With `in_place`, counts must be symmetric: what
+  /// rank i receives from j is what it sends to j.
   void alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,  //
                  void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
   /// Local: posts an alltoallv; the spans are copied, the buffers are not.

@@ -50,7 +50,8 @@ enum class Reduce : std::uint8_t {
   by_k
 };
 
-/// Where Received rows live: called for the rows of each dispatch that does not name the caller's own memory.
+/// Where Received rows live: called for the rows of each dispatch that does not name the caller's own memory. What it
+/// throws comes out of that dispatch as it is (null: std::bad_alloc), and the other ranks get PeerError.
 struct Allocator {
   std::function<void*(std::size_t bytes)> allocate;
   std::function<void(void* data, std::size_t bytes)> deallocate;
@@ -58,8 +59,8 @@ struct Allocator {
 
 /// Settings of an ExpertGroup; equal on all ranks but for `allocator`.
 struct ExpertGroupOptions {
-  std::int64_t experts = 0;     ///< E, 1 or more; rank r holds a contiguous block, the first E mod R ranks one more
-  std::int64_t top_k = 0;       ///< K, 1 or more
+  std::int64_t experts = 0;     ///< E, 1 to 2^20; rank r holds a contiguous block, the first E mod R ranks one more
+  std::int64_t top_k = 0;       ///< K, 1 to 1024; may be above E
   std::int64_t hidden = 0;      ///< H, elements of a combined row
   std::int64_t max_tokens = 0;  ///< C, most tokens a rank may bring to one routing
   Dtype dtype = bf16;           ///< of expert rows given to combine: f32, f16 or bf16
@@ -75,7 +76,8 @@ struct RowArray {
   std::size_t row_bytes = 0;
 };
 
-/// Choices of one dispatch; equal on all ranks (alignment and ids apart, which concern this rank alone).
+/// Choices of one dispatch. Widths and number of payloads must be equal on all ranks; layout, alignment and the
+/// numbering of ids concern this rank alone.
 struct DispatchOptions {
   Layout layout = Layout::by_expert;
   std::int64_t alignment = 1;  ///< by_expert: each expert's rows are padded with zeros up to a multiple, any n >= 1
@@ -84,7 +86,7 @@ struct DispatchOptions {
   bool global_ids = false;               ///< received ids number all experts instead of this rank's
 };
 
-/// Choices of one combine; equal on all ranks, the pointers apart.
+/// Choices of one combine. Weighting and reduce must be equal on all ranks; the rest concerns this rank alone.
 struct CombineOptions {
   std::optional<Layout> layout{};  ///< of the rows given; unset: that of the routing's last dispatch
   std::optional<std::int64_t> alignment{};
@@ -122,9 +124,8 @@ class DAVIT_EXPORT Received {
   [[nodiscard]] std::int64_t rows() const;
   [[nodiscard]] std::byte* data() const noexcept { return data_; }  ///< [rows(), row_bytes()]
   [[nodiscard]] std::size_t row_bytes() const noexcept { return row_bytes_; }
-  [[nodiscard]] std::byte* payload(std::size_t index) const {
-    return payloads_.at(index);
-  }  ///< [rows(), its row_bytes]
+  /// [rows(), its row_bytes]. @throws UsageError for an index that the dispatch had no payload for.
+  [[nodiscard]] std::byte* payload(std::size_t index) const;
   /// [rows(), K]: the token's choices on this rank, k rising, local numbers (global by option); -1 where not here.
   [[nodiscard]] std::span<std::int32_t const> ids() const;
   /// [rows(), K]: weight beside each id, 0 beside -1.
@@ -196,10 +197,12 @@ class DAVIT_EXPORT ExpertGroup {
                                   DispatchOptions const& options = {});
 
   /// Collective, blocking: the experts' results `rows` [rows of the layout, H] of `dtype` back to the owners: `out` [T,
-  /// H]. Padding rows are never read. `rows` and `out` must not overlap.
+  /// H]. Padding rows are never read. `rows` and `out` must not overlap (not checked).
   void combine(Routing& routing, void const* rows, void* out, CombineOptions const& options = {});
 
  private:
+  [[nodiscard]] Received dispatch_to(Routing& routing, void const* x, ReceiveInto const* into,
+                                     DispatchOptions const& options);
   std::shared_ptr<detail::GroupState> state_;
 };
 

@@ -113,6 +113,36 @@ TEST(MoeRoutings, RouteWaitsForAPeerThatDropsLate) {
   });
 }
 
+/// An area is not written over while a slower rank reads it.
+TEST(MoeRoutings, ChoicesOfOneRoundNeverShowInAnother) {
+  constexpr int ranks = 4;
+  constexpr std::int64_t tokens = 2000, top_k = 4, experts = 16;
+  auto const chosen = [](int round, int rank, std::int64_t at) { return (at * (round % 5) + round + rank) % experts; };
+  run_ranks(ranks, [&](int rank, Communicator& comm) {
+    ExpertGroup group(comm, {.experts = experts, .top_k = top_k, .hidden = 4, .max_tokens = tokens, .routings = 1});
+    std::vector<float> const weights(tokens * top_k, 1.0F);
+    for (int round = 0; round < 60; ++round) {
+      std::vector<std::int64_t> ids;
+      for (std::int64_t at = 0; at < tokens * top_k; ++at) ids.push_back(chosen(round, rank, at));
+      auto const routing = group.route(std::span<std::int64_t const>(ids), weights);
+      std::vector<std::int64_t> expected(4 * ranks);
+      for (int source = 0; source < ranks; ++source) {
+        for (std::int64_t token = 0; token < tokens; ++token) {
+          std::uint64_t seen = 0;  // the same expert twice counts once
+          for (auto at = token * top_k; at < (token + 1) * top_k; ++at)
+            seen |= std::uint64_t{1} << chosen(round, source, at);
+          for (std::int64_t expert = 0; expert < 4; ++expert) {
+            expected[static_cast<std::size_t>(expert * ranks + source)] +=
+                static_cast<std::int64_t>(seen >> (4 * rank + expert) & 1);
+          }
+        }
+      }
+      auto const counts = routing.counts().counts;
+      ASSERT_EQ(std::vector<std::int64_t>(counts.begin(), counts.end()), expected) << "round " << round;
+    }
+  });
+}
+
 TEST(MoeRoutings, ADropByAnotherThreadCounts) {
   auto const batches = batches_of(options_with(1), 3, 20, 37);
   run_ranks(3, [&](int rank, Communicator& comm) {
