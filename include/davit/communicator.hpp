@@ -54,9 +54,8 @@ class DAVIT_EXPORT SharedBuffer {
 ///   inside a communicator (a second one is a UsageError on that thread alone); different communicators may be used by
 ///   different threads at once.
 /// - *Buffers* are host memory. Null is fine where all counts are zero. Gaps between blocks stay untouched.
-/// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; a displacement means
-/// nothing
-///   where its count is zero. Only the bytes of a pair must agree, not its dtypes.
+/// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; where a count is zero the
+///   displacement means nothing. Only the bytes of a pair must agree, not its dtypes.
 /// - *Errors*: davit/error.hpp. Arguments are checked before anything moves; the rank at fault raises UsageError, the
 ///   others PeerError that names it and its reason, and the next call works.
 /// - *Deadline*: `Options::timeout` from the moment this rank's call has come to the head of the communicator's queue.
@@ -65,8 +64,7 @@ class DAVIT_EXPORT SharedBuffer {
 ///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
 ///   comm.alltoallv(send, send_counts, send_displs, davit::f32, recv, recv_counts, recv_displs, davit::f32);
 /// @endcode
-/// Wrong, and a UsageError: a nonblocking call before any blocking one and without
-/// prepare():
+/// Wrong, and a UsageError: a nonblocking call before any blocking one and without prepare():
 /// @code
 ///   davit::Communicator comm{davit::mpi(MPI_COMM_WORLD)};
 ///   auto request = comm.ialltoallv(...);

@@ -2,10 +2,10 @@
 /// @file
 /// Making an ExpertGroup: settings out of bounds, settings that differ, memory that is not there, groups side by side.
 #include <gtest/gtest.h>
-#include <sys/statvfs.h>
 
 #include <functional>
 
+#include "tests/moe/memory.hpp"
 #include "tests/moe/player.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -41,9 +41,9 @@ void expect_out_of_bounds(Change const& change, std::vector<std::string> const& 
 
 TEST(MoeCreation, OptionsOutOfBoundsAreRefused) {
   std::string const most = "2147483647";
-  expect_out_of_bounds([](auto& o) { o.experts = 0; }, {"experts is 0", "1 to " + most});
-  expect_out_of_bounds([](auto& o) { o.experts = -3; }, {"experts is -3", "1 to " + most});
-  expect_out_of_bounds([](auto& o) { o.experts = std::int64_t{1} << 31; }, {"experts is 2147483648", "1 to " + most});
+  expect_out_of_bounds([](auto& o) { o.experts = 0; }, {"experts is 0", "1 to 1048576"});
+  expect_out_of_bounds([](auto& o) { o.experts = -3; }, {"experts is -3", "1 to 1048576"});
+  expect_out_of_bounds([](auto& o) { o.experts = std::int64_t{1} << 21; }, {"experts is 2097152", "1 to 1048576"});
   expect_out_of_bounds([](auto& o) { o.top_k = 0; }, {"top_k is 0", "1 to 1024"});
   expect_out_of_bounds([](auto& o) { o.top_k = 1025; }, {"top_k is 1025", "1 to 1024"});
   expect_out_of_bounds([](auto& o) { o.hidden = 0; }, {"hidden is 0", "1 to " + most});
@@ -93,15 +93,9 @@ TEST(MoeCreation, WhatIsSaidAndWhatFollowsAreEqual) {
 }
 
 TEST(MoeCreation, MemoryThatIsNotThereIsNamedAndMayBeTriedAgain) {
-  struct statvfs there {};
-  ASSERT_EQ(statvfs(environment().shm_dir.c_str(), &there), 0);
-  auto const total = static_cast<std::uint64_t>(there.f_blocks) * there.f_frsize;
-  if (total == 0 || total > (std::uint64_t{1} << 42)) GTEST_SKIP() << "the tmpfs has no bound: " << total << " bytes";
+  if (!shared_memory_is_bounded()) GTEST_SKIP() << environment().shm_dir << " has no bound";
   run_ranks(2, [](int rank, Communicator& comm) {
-    auto options = base();
-    options.max_tokens = INT32_MAX / 2;
-    options.routings = 1024;
-    auto const text = raised<SystemError>([&] { ExpertGroup(comm, options); });
+    auto const text = raised<SystemError>([&] { ExpertGroup(comm, far_too_large()); });
     expect_parts(text, {"bytes"});
     EXPECT_TRUE(comm.usable());
     ExpertGroup group(comm, base());

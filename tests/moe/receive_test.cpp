@@ -60,7 +60,7 @@ TEST(MoeReceive, ReceivedMoves) {
     player.check(moved);
     moved = player.dispatch(routing, {.layout = Layout::by_source});
     player.check(moved, {.layout = Layout::by_source});
-    EXPECT_THROW(static_cast<void>(moved.payload(0)), std::out_of_range);
+    EXPECT_THROW(static_cast<void>(moved.payload(0)), UsageError);
   });
   Received const nothing;
   EXPECT_EQ(nothing.rows(), 0);
