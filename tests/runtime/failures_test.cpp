@@ -280,7 +280,14 @@ TEST(TwoThreads, TheSecondIsRefusedAndNobodyElseNotices) {
       while (!refused) std::this_thread::yield();
       exchange_is_right(comm);
     } else {
-      std::thread first([&] { exchange_is_right(comm); });
+      std::exception_ptr thrown;
+      std::thread first([&] {
+        try {
+          exchange_is_right(comm);
+        } catch (...) {
+          thrown = std::current_exception();
+        }
+      });
       while (comm.calls() == before) std::this_thread::yield();  // it is inside, and waits for rank 1
       std::vector<std::function<void()>> const calls{[&] { comm.barrier(); },
                                                      [&] { Arguments(comm).run(comm); },
@@ -293,6 +300,7 @@ TEST(TwoThreads, TheSecondIsRefusedAndNobodyElseNotices) {
       EXPECT_EQ(comm.calls(), before + 1);
       refused = true;
       first.join();
+      EXPECT_EQ(text_of(thrown), "");
     }
     exchange_is_right(comm);
   });

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -15,6 +16,12 @@
 
 namespace davit::test {
 namespace {
+
+/// DAVIT_TEST_CYCLES, else 1000.
+int many() {
+  char const* const set = std::getenv("DAVIT_TEST_CYCLES");
+  return set == nullptr ? 1000 : std::atoi(set);
+}
 
 class MpiSystem : public MpiWorld {
  protected:
@@ -54,7 +61,7 @@ TEST_F(MpiSystem, ManyCommunicatorsLeaveNothingBehind) {
   auto const descriptors = open_descriptors();
   auto const mappings = shared_mappings();
   auto const resident = resident_bytes();
-  cycles(size_ <= 4 ? 1000 : 200);
+  cycles(size_ <= 4 ? many() : many() / 5);
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_EQ(shared_mappings(), mappings);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -75,7 +82,7 @@ TEST_F(MpiSystem, ManyBootstrapsLeaveNothingBehind) {
   auto const descriptors = open_descriptors();
   auto const mappings = shared_mappings();
   auto const resident = resident_bytes();
-  cycles(200);
+  cycles(many() / 5);
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_EQ(shared_mappings(), mappings);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -98,19 +97,22 @@ float rounded(Dtype dtype, float value) {
 void reference_sum(RowSum const& sum, std::span<Term const> terms, std::byte const* bias, std::byte* out,
                    std::size_t columns) {
   for (std::size_t column = 0; column < columns; ++column) {
-    std::optional<float> total;
-    std::optional<float> group;
+    float result = 0;
+    float group = 0;
+    bool starts = true;  // the first term starts a sum: 0 + -0 would not be -0
+    bool group_starts = true;
     for (std::size_t t = 0; t < terms.size(); ++t) {
       float const x = load_element(sum.in, terms[t].row + column * size_of(sum.in));
       float const product = sum.weighted ? terms[t].weight * x : x;
-      group = group ? *group + product : product;
+      group = group_starts ? product : group + product;
+      group_starts = false;
       bool const is_last = t + 1 == terms.size();
       if (!is_last && (!sum.rounds_inner || terms[t].closes_group == 0)) continue;
-      float const inner = sum.rounds_inner ? rounded(sum.inner, *group) : *group;
-      total = total ? *total + inner : inner;
-      group.reset();
+      float const inner = sum.rounds_inner ? rounded(sum.inner, group) : group;
+      result = starts ? inner : result + inner;
+      starts = false;
+      group_starts = true;
     }
-    float result = total.value_or(0.0F);
     if (bias != nullptr) result += load_element(sum.out, bias + column * size_of(sum.out));
     store_element(sum.out, result, out + column * size_of(sum.out));
   }
