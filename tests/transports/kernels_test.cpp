@@ -99,19 +99,17 @@ void reference_sum(RowSum const& sum, std::span<Term const> terms, std::byte con
   for (std::size_t column = 0; column < columns; ++column) {
     float result = 0;
     float group = 0;
-    bool starts = true;  // the first term starts a sum: 0 + -0 would not be -0
-    bool group_starts = true;
+    int sums = 0;  // the first term starts a sum: 0 + -0 would not be -0
+    int terms_of_group = 0;
     for (std::size_t t = 0; t < terms.size(); ++t) {
       float const x = load_element(sum.in, terms[t].row + column * size_of(sum.in));
       float const product = sum.weighted ? terms[t].weight * x : x;
-      group = group_starts ? product : group + product;
-      group_starts = false;
+      group = terms_of_group++ == 0 ? product : group + product;
       bool const is_last = t + 1 == terms.size();
       if (!is_last && (!sum.rounds_inner || terms[t].closes_group == 0)) continue;
       float const inner = sum.rounds_inner ? rounded(sum.inner, group) : group;
-      result = starts ? inner : result + inner;
-      starts = false;
-      group_starts = true;
+      result = sums++ == 0 ? inner : result + inner;
+      terms_of_group = 0;
     }
     if (bias != nullptr) result += load_element(sum.out, bias + column * size_of(sum.out));
     store_element(sum.out, result, out + column * size_of(sum.out));
