@@ -5,9 +5,15 @@
 
 namespace davit::detail {
 
-Allgatherv::Allgatherv(CommunicatorState& comm, std::byte const* send, std::uint64_t send_bytes, Dtype send_dtype,
-                       Blocks const& recv)
-    : Call(comm, Operation::allgatherv), send_(send), send_bytes_(send_bytes), send_dtype_(send_dtype), recv_(recv) {
+Allgatherv::Allgatherv(CommunicatorState& comm, Side& side, std::byte const* send, std::uint64_t send_bytes,
+                       Dtype send_dtype, Blocks const& recv)
+    : Call(comm, side, Operation::allgatherv),
+      send_(send),
+      send_bytes_(send_bytes),
+      send_dtype_(send_dtype),
+      counts_(recv.counts.begin(), recv.counts.end()),
+      displs_(recv.displs.begin(), recv.displs.end()),
+      recv_{recv.data, counts_, displs_, recv.dtype} {
   if (send_ == nullptr) {
     send_ = recv_.block(comm.rank);
     send_bytes_ = recv_.bytes(comm.rank);
@@ -21,7 +27,7 @@ Card Allgatherv::terms(int peer) const {
   card.expected = recv_.bytes(peer);
   card.note = note_of(send_dtype_, recv_.dtype);
   card.chunks = static_cast<std::uint32_t>(chunks_of(send_bytes_));
-  if (comm_.engine->can_fetch() && comm_.options.path != Path::slots) {
+  if (engine().can_fetch() && comm_.options.path != Path::slots) {
     auto const address = reinterpret_cast<std::uint64_t>(send_);
     card.flags |= kCardReads;
     if (comm_.direct || comm_.shared.find(comm_.rank, address, send_bytes_) != nullptr) {
@@ -45,14 +51,13 @@ void Allgatherv::pull_direct(int peer) {
   auto const bytes = recv_.bytes(peer);
   auto const address = card(peer).address;
   auto const* const here = comm_.shared.find(peer, address, bytes);
-  comm_.mesh->fetch(*comm_.engine, peer, number, recv_.block(peer), address, here, bytes);
+  comm_.mesh->fetch(engine(), peer, number, recv_.block(peer), address, here, bytes);
   comm_.stats.bytes_direct += bytes;
 }
 
 bool Allgatherv::submit() {
   if (!all_read()) return false;
   auto& mesh = *comm_.mesh;
-  auto& engine = *comm_.engine;
   auto const slot = mesh.geometry().slot_bytes;
   auto const mine = chunks_of(send_bytes_);
 
@@ -61,11 +66,11 @@ bool Allgatherv::submit() {
   for (int step = 1; step < comm_.size; ++step) {
     int const peer = after(step);
     if (standing(peer) == Standing::mismatched) {
-      mesh.count_push(engine, peer, static_cast<std::uint32_t>(mine));
+      mesh.count_push(engine(), peer, static_cast<std::uint32_t>(mine));
     } else if (standing(peer) == Standing::agreed) {
       auto const direct = goes_direct(terms(peer).flags, card(peer).flags, send_bytes_);
       (direct ? direct_readers : readers_).push_back(peer);
-      if (direct) mesh.count_push(engine, peer, 1);
+      if (direct) mesh.count_push(engine(), peer, 1);
     }
   }
   std::uint64_t rounds = readers_.empty() ? 0 : mine;
@@ -78,8 +83,8 @@ bool Allgatherv::submit() {
     auto const place = mesh.place(number, 1, round);
     if (round < mine && !readers_.empty()) {
       auto const bytes = std::min(slot, send_bytes_ - offset);
-      engine.submit(Lane::up, CopyOp{mesh.begin_push(engine, place), send_ + offset, bytes});
-      mesh.end_push(engine, place, readers_);
+      engine().submit(Lane::up, CopyOp{mesh.begin_push(engine(), place), send_ + offset, bytes});
+      mesh.end_push(engine(), place, readers_);
       comm_.stats.bytes_up += bytes;
       ++comm_.stats.chunks_up;
     }
@@ -91,19 +96,19 @@ bool Allgatherv::submit() {
         continue;
       }
       auto const bytes = std::min(slot, recv_.bytes(peer) - offset);
-      auto const* const from = mesh.begin_pull(engine, peer, place);
-      engine.submit(Lane::down, CopyOp{recv_.block(peer) + offset, from, bytes});
-      mesh.end_pull(engine, peer);
+      auto const* const from = mesh.begin_pull(engine(), peer, place);
+      engine().submit(Lane::down, CopyOp{recv_.block(peer) + offset, from, bytes});
+      mesh.end_pull(engine(), peer);
       comm_.stats.bytes_down += bytes;
     }
   }
   auto* const own = recv_.block(comm_.rank);
   if (own != nullptr && own != send_) {
-    engine.submit(Lane::down, CopyOp{own, send_, send_bytes_});
+    engine().submit(Lane::down, CopyOp{own, send_, send_bytes_});
     comm_.stats.bytes_kept += send_bytes_;
   }
-  for (int const peer : direct_readers) mesh.hold_for_credit(engine, peer);
-  engine.seal();
+  for (int const peer : direct_readers) mesh.hold_for_credit(engine(), peer);
+  engine().seal();
   return true;
 }
 

@@ -2,7 +2,6 @@
 #include "runtime/alltoallv.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace davit::detail {
 namespace {
@@ -29,8 +28,8 @@ OwnedExchange::OwnedExchange(Exchange const& borrowed) : view_(borrowed) {
 
 Card SizeAgreement::terms(int peer) const { return terms_of(exchange_, peer); }
 
-Alltoallv::Alltoallv(CommunicatorState& comm, Exchange const& exchange)
-    : Call(comm, Operation::alltoallv), exchange_(exchange) {}
+Alltoallv::Alltoallv(CommunicatorState& comm, Side& side, Exchange const& exchange)
+    : Call(comm, side, Operation::alltoallv), exchange_(exchange) {}
 
 /// In place the blocks are set aside first: a block may be overwritten by a pull before its own push has run.
 bool Alltoallv::open() {
@@ -42,13 +41,15 @@ bool Alltoallv::open() {
     staged_displs_[static_cast<std::size_t>(peer)] = total;
     if (peer != comm_.rank) total += send.counts[static_cast<std::size_t>(peer)];
   }
-  staged_.resize(static_cast<std::size_t>(total) * size_of(send.dtype));
+  staged_ = side().pool()->take(static_cast<std::size_t>(total) * size_of(send.dtype));
+  auto* const staged = static_cast<std::byte*>(staged_.get());
   for (int peer = 0; peer < comm_.size; ++peer) {
     if (peer == comm_.rank || send.bytes(peer) == 0) continue;
     auto const at = static_cast<std::size_t>(staged_displs_[static_cast<std::size_t>(peer)]) * size_of(send.dtype);
-    std::memcpy(staged_.data() + at, send.block(peer), send.bytes(peer));
+    engine().submit(Lane::up, CopyOp{staged + at, send.block(peer), send.bytes(peer)});
   }
-  send.data = staged_.data();
+  side().fence(Lane::up, Lane::down, comm_.rank);
+  send.data = staged;
   send.displs = staged_displs_;
   return true;
 }
@@ -57,7 +58,7 @@ Card Alltoallv::terms(int peer) const {
   auto card = terms_of(exchange_, peer);
   auto const* const block = exchange_.send.block(peer);
   card.chunks = static_cast<std::uint32_t>(chunks_of(card.sent));
-  if (comm_.engine->can_fetch() && comm_.options.path != Path::slots) {
+  if (engine().can_fetch() && comm_.options.path != Path::slots) {
     card.flags |= kCardReads;
     if (card.sent >= comm_.options.direct_bytes &&
         (comm_.direct || comm_.shared.find(comm_.rank, reinterpret_cast<std::uint64_t>(block), card.sent) != nullptr)) {
@@ -91,7 +92,7 @@ void Alltoallv::keep_own() {
   int const me = comm_.rank;
   auto const bytes = exchange_.recv.bytes(me);
   if (exchange_.in_place || bytes == 0) return;
-  comm_.engine->submit(Lane::down, CopyOp{exchange_.recv.block(me), exchange_.send.block(me), bytes});
+  engine().submit(Lane::down, CopyOp{exchange_.recv.block(me), exchange_.send.block(me), bytes});
   comm_.stats.bytes_kept += bytes;
 }
 
@@ -101,9 +102,9 @@ void Alltoallv::push_chunk(int step, std::uint64_t chunk) {
   auto const slot = mesh.geometry().slot_bytes;
   auto const place = mesh.place(number, step, chunk);
   auto const bytes = std::min(slot, exchange_.send.bytes(peer) - chunk * slot);
-  auto* const to = mesh.begin_push(*comm_.engine, place);
-  comm_.engine->submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * slot, bytes});
-  mesh.end_push(*comm_.engine, place, {&peer, 1});
+  auto* const to = mesh.begin_push(engine(), place);
+  engine().submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * slot, bytes});
+  mesh.end_push(engine(), place, {&peer, 1});
   comm_.stats.bytes_up += bytes;
   ++comm_.stats.chunks_up;
 }
@@ -113,9 +114,9 @@ void Alltoallv::pull_chunk(int step, std::uint64_t chunk) {
   auto& mesh = *comm_.mesh;
   auto const slot = mesh.geometry().slot_bytes;
   auto const bytes = std::min(slot, exchange_.recv.bytes(peer) - chunk * slot);
-  auto const* const from = mesh.begin_pull(*comm_.engine, peer, mesh.place(number, step, chunk));
-  comm_.engine->submit(Lane::down, CopyOp{exchange_.recv.block(peer) + chunk * slot, from, bytes});
-  mesh.end_pull(*comm_.engine, peer);
+  auto const* const from = mesh.begin_pull(engine(), peer, mesh.place(number, step, chunk));
+  engine().submit(Lane::down, CopyOp{exchange_.recv.block(peer) + chunk * slot, from, bytes});
+  mesh.end_pull(engine(), peer);
   comm_.stats.bytes_down += bytes;
 }
 
@@ -126,13 +127,13 @@ Alltoallv::Next Alltoallv::push_next() {
     auto const chunks = chunks_of(exchange_.send.bytes(peer));
     if (push_chunk_ == chunks || standing(peer) == Standing::refused) continue;
     if (standing(peer) == Standing::mismatched) {
-      comm_.mesh->count_push(*comm_.engine, peer, static_cast<std::uint32_t>(chunks - push_chunk_));
+      comm_.mesh->count_push(engine(), peer, static_cast<std::uint32_t>(chunks - push_chunk_));
       continue;
     }
     if (push_chunk_ == 0 && may_push_direct(peer)) {
       if (standing(peer) == Standing::unread) return Next::must_wait;
       if (pushes_direct(peer)) {
-        comm_.mesh->count_push(*comm_.engine, peer, 1);
+        comm_.mesh->count_push(engine(), peer, 1);
         continue;
       }
     }
@@ -152,7 +153,7 @@ Alltoallv::Next Alltoallv::pull_next() {
     if (pulls_direct(peer)) {
       auto* const to = exchange_.recv.block(peer);
       auto const address = card(peer).address;
-      comm_.mesh->fetch(*comm_.engine, peer, number, to, address, comm_.shared.find(peer, address, bytes), bytes);
+      comm_.mesh->fetch(engine(), peer, number, to, address, comm_.shared.find(peer, address, bytes), bytes);
       comm_.stats.bytes_direct += bytes;
       continue;
     }
@@ -171,7 +172,7 @@ void Alltoallv::submit_in_turn() {
     int const from = before(step);
     auto pushes = standing(to) == Standing::refused ? 0 : chunks_of(exchange_.send.bytes(to));
     if (standing(to) == Standing::mismatched) {
-      mesh.count_push(*comm_.engine, to, static_cast<std::uint32_t>(pushes));
+      mesh.count_push(engine(), to, static_cast<std::uint32_t>(pushes));
       pushes = 0;
     }
     auto const pulls = standing(from) == Standing::agreed ? chunks_of(exchange_.recv.bytes(from)) : 0;
@@ -183,11 +184,11 @@ void Alltoallv::submit_in_turn() {
 }
 
 bool Alltoallv::submit() {
-  if (comm_.engine->submits_whole_calls()) {
+  if (engine().submits_whole_calls()) {
     if (!all_read()) return false;
-    submit_in_turn();
     keep_own();
-    comm_.engine->seal();
+    submit_in_turn();
+    engine().seal();
     return true;
   }
   // The two lanes are independent queues here, so one may run ahead: each is in step order by itself.
@@ -201,7 +202,7 @@ bool Alltoallv::submit() {
     // Blocks that are read where they lie must stay until their readers are done.
     holds_submitted_ = true;
     for (int step = 1; step < comm_.size; ++step) {
-      if (pushes_direct(after(step))) comm_.mesh->hold_for_credit(*comm_.engine, after(step));
+      if (pushes_direct(after(step))) comm_.mesh->hold_for_credit(engine(), after(step));
     }
   }
   return true;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/call.hpp"
@@ -39,6 +40,9 @@ struct Exchange {
 [[nodiscard]] Exchange checked_exchange(char const* operation, int rank, int ranks, void const* send,
                                         Counts send_counts, Counts send_displs, Dtype send_dtype, void* recv,
                                         Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+/// The side that an exchange belongs to. @throws as side_for.
+[[nodiscard]] Side& side_of(CommunicatorState& comm, char const* operation, Exchange const& exchange,
+                            std::optional<Stream> stream = {});
 /// Checks one side: sizes of the spans, signs, overflow, null; with `disjoint`, that blocks do not overlap.
 [[nodiscard]] Blocks checked_blocks(char const* operation, char const* side, int ranks, void* data, Counts counts,
                                     Counts displs, Dtype dtype, bool disjoint);
@@ -58,7 +62,7 @@ class OwnedExchange {
 
 class Alltoallv : public Call {
  public:
-  Alltoallv(CommunicatorState& comm, Exchange const& exchange);
+  Alltoallv(CommunicatorState& comm, Side& side, Exchange const& exchange);
 
  private:
   [[nodiscard]] Card terms(int peer) const override;
@@ -79,7 +83,7 @@ class Alltoallv : public Call {
   [[nodiscard]] bool pulls_direct(int peer) const;
 
   Exchange exchange_;
-  std::vector<std::byte> staged_;  ///< in place: what was in `recv` when the call began
+  std::shared_ptr<void> staged_;  ///< in place: what was in `recv` when the call began
   std::vector<std::int64_t> staged_displs_;
   bool kept_ = false;
   int push_step_ = 1;
@@ -99,12 +103,11 @@ class PlanState {
   OwnedExchange const exchange;
 };
 
-/// A posted alltoallv, with the arguments it works on.
+/// A posted or enqueued alltoallv, with the arguments it works on.
 class OpenAlltoallv final : public Alltoallv {
  public:
-  OpenAlltoallv(CommunicatorState& comm, std::shared_ptr<PlanState> plan, std::uint32_t call)
-      : Alltoallv(comm, plan->exchange.view()), plan_(std::move(plan)) {
-    number = call;
+  OpenAlltoallv(CommunicatorState& comm, Side& side, std::shared_ptr<PlanState> plan)
+      : Alltoallv(comm, side, plan->exchange.view()), plan_(std::move(plan)) {
     home = plan_->comm;
   }
 

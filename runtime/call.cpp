@@ -1,48 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/call.hpp"
 
+#include <utility>
+
 #include "davit/error.hpp"
 
 namespace davit::detail {
 
+bool Call::on_device() const noexcept { return side_ != nullptr && side_ != &comm_.host; }
+
+bool Call::start() {
+  // Counters of a pair must rise in call order, whichever engine raises them; and what was enqueued is answered for.
+  if (side_ != nullptr && !stream_ && comm_.has_enqueued()) return false;
+  if (stream_) comm_.device->begin(stream_->handle(), number);
+  pairs_.assign(static_cast<std::size_t>(comm_.size), {});
+  if (stream_) posted_terms_.resize(pairs_.size());
+  if (!open()) return false;
+  opened_ = true;
+  unread_ = comm_.size - 1;
+  bool in_step = stream_.has_value();
+  for (int step = 1; step < comm_.size; ++step) in_step = in_step && comm_.mesh->in_step(after(step));
+  if (in_step) {
+    unsettled_ = std::exchange(unread_, 0);
+    for (auto& pair : pairs_) pair.standing = Standing::agreed;
+  }
+  ++comm_.stats.calls;
+  return moved_ = true;
+}
+
 bool Call::advance() {
   moved_ = false;
-  if (!opened_) {
-    if (!open()) return false;
-    opened_ = true;
-    unread_ = comm_.size - 1;
-    for (auto& pair : comm_.pairs) pair = {};
-    ++comm_.stats.calls;
-    moved_ = true;
-  }
+  if (!opened_ && !start()) return false;
   if (posted_ < comm_.size && !post_cards()) return false;
   if (unread_ > 0) read_cards();
-  if (!submitted_) submitted_ = submit();
-  moved_ = comm_.engine->progress() || moved_;
-  if (!submitted_ || unread_ > 0 || !comm_.engine->idle()) return false;
-  for (int step = 1; step < comm_.size; ++step) comm_.mesh->done_with_card(after(step), number);
-  if (refused_) {
-    error = std::make_exception_ptr(PeerError(text_of_trouble(), culprit_));
-  } else if (mismatched_) {
-    throw_if_peer_failed();
-    error = std::make_exception_ptr(MismatchError(text_of_trouble()));
-  } else {
-    conclude();
+  if (!submitted_) submitted_ = on_device() ? submit_to_device() : submit();
+  if (stream_) {
+    if (!submitted_) return false;
+    if (refused_ || mismatched_) std::rethrow_exception(trouble());
+    let_go();
+    return true;
   }
+  if (side_ != nullptr) moved_ = engine().progress() || moved_;
+  if (!submitted_ || unread_ > 0 || (side_ != nullptr && !engine().idle())) return false;
+  for (int step = 1; step < comm_.size; ++step) {
+    int const peer = after(step);
+    throw_if_failed(peer);
+    comm_.mesh->done_with_card(peer, number);
+  }
+  if (refused_ || mismatched_) error = trouble();
   return true;
 }
 
-/// Who meets the card of a rank that has given up since must hear of that: there will be no next call with it.
-void Call::throw_if_peer_failed() const {
-  for (int step = 1; step < comm_.size; ++step) {
-    if (standing(after(step)) != Standing::mismatched) continue;
-    auto const trouble = comm_.mesh->trouble(after(step), false);
-    if (trouble) throw PeerError("davit: " + trouble->text, trouble->culprit);
+/// All cards are read, or taken for granted.
+bool Call::submit_to_device() {
+  if (unread_ > 0) return false;
+  auto& device = *comm_.device;
+  for (int peer = 0; peer < comm_.size; ++peer) {
+    if (peer != comm_.rank && standing(peer) != Standing::agreed) continue;
+    if (comm_.mesh->lacks_slots(peer)) {
+      throw PeerError("davit: rank " + std::to_string(peer) + " has no slots: it could not prepare", peer);
+    }
+    device.reach(peer);
   }
+  CommunicatorState::Submitting const submitting(comm_);
+  bool const whole = submit();
+  if (stream_) device.end(stream_->handle(), number);
+  submitting.throw_if_rescued();
+  return whole;
 }
 
-std::string Call::text_of_trouble() const {
-  return std::string("davit: ") + name_of(operation_) + ": " + trouble_ + comm_.where(number);
+/// A rank that has given up since must be heard of: where cards do not agree there will be no next call with it, and a
+/// GPU whose rank has failed may have raised its counters over anything.
+void Call::throw_if_failed(int peer) const {
+  bool const from_device = standing(peer) == Standing::agreed && (card(peer).flags & kCardDevice) != 0;
+  if (!from_device && standing(peer) != Standing::mismatched) return;
+  auto const failure = comm_.mesh->failure(peer);
+  if (failure) throw PeerError("davit: " + failure->text, failure->culprit);
+}
+
+std::exception_ptr Call::trouble() const {
+  auto const text = std::string("davit: ") + name_of(operation_) + ": " + trouble_ + comm_.where(number);
+  return refused_ ? std::make_exception_ptr(PeerError(text, culprit_)) : std::make_exception_ptr(MismatchError(text));
 }
 
 bool Call::post_cards() {
@@ -50,8 +88,10 @@ bool Call::post_cards() {
     int const peer = after(posted_);
     if (!comm_.mesh->can_post(peer, number)) return false;
     Card card = terms(peer);
+    if (stream_) posted_terms_[static_cast<std::size_t>(peer)] = card;
     card.operation = operation_;
     card.detail = detail_;
+    if (on_device()) card.flags |= kCardDevice;
     comm_.mesh->post(peer, number, card);
     comm_.stats.bytes_cards += sizeof(Card);
   }
@@ -62,38 +102,69 @@ bool Call::post_cards() {
 void Call::read_cards() {
   for (int step = 1; step < comm_.size; ++step) {
     int const peer = before(step);
-    auto& pair = comm_.pairs[static_cast<std::size_t>(peer)];
+    auto& pair = pairs_[static_cast<std::size_t>(peer)];
     if (pair.standing != Standing::unread) continue;
-    pair.card = comm_.mesh->card(peer, number);
-    if (pair.card == nullptr) continue;
-    judge(peer, *pair.card);
+    auto const* const card = comm_.mesh->late_card(peer, number);
+    if (card == nullptr) continue;
+    auto const standing = stand_with(peer, *card);
+    // Making good writes counters, which a stream may still be raising for an earlier call.
+    if ((standing != Standing::agreed || !comm_.mesh->in_step(peer)) && comm_.has_enqueued()) continue;
+    pair = {comm_.mesh->card(peer, number), standing};
+    if (standing == Standing::refused) comm_.mesh->forgive(peer);
+    if (standing == Standing::mismatched) comm_.mesh->drop(peer, *card);
+    note_trouble(peer, *card, standing);
     --unread_;
     moved_ = true;
   }
 }
 
-void Call::judge(int peer, Card const& theirs) {
-  auto& standing = comm_.pairs[static_cast<std::size_t>(peer)].standing;
-  if ((theirs.flags & kCardRefused) != 0) {
-    standing = Standing::refused;
-    comm_.mesh->forgive(peer);
+bool Call::settle_cards() {
+  for (int step = 1; step < comm_.size && unsettled_ > 0; ++step) {
+    int const peer = before(step);
+    auto& pair = pairs_[static_cast<std::size_t>(peer)];
+    if (pair.card != nullptr) continue;
+    auto const* const card = comm_.mesh->late_card(peer, number);
+    if (card == nullptr) continue;
+    pair = {card, stand_with(peer, *card)};
+    note_trouble(peer, *card, pair.standing);
+    if (pair.standing != Standing::agreed) std::rethrow_exception(trouble());
+    --unsettled_;
+  }
+  return unsettled_ == 0;
+}
+
+bool Call::has_run() const {
+  if (!comm_.device->has_ended(number)) return false;
+  for (int step = 1; step < comm_.size; ++step) {
+    throw_if_failed(after(step));
+    comm_.mesh->done_with_card(after(step), number);
+  }
+  return true;
+}
+
+Card Call::terms_now(int peer) const {
+  return posted_terms_.empty() ? terms(peer) : posted_terms_[static_cast<std::size_t>(peer)];
+}
+
+Call::Standing Call::stand_with(int peer, Card const& theirs) const {
+  if ((theirs.flags & kCardRefused) != 0) return Standing::refused;
+  auto const mine = terms_now(peer);
+  bool const agree = theirs.operation == operation_ && theirs.detail == detail_ && mine.sent == theirs.expected &&
+                     theirs.sent == mine.expected;
+  return agree ? Standing::agreed : Standing::mismatched;
+}
+
+void Call::note_trouble(int peer, Card const& theirs, Standing standing) {
+  if (standing == Standing::refused) {
     if (!refused_) {  // a refusal voids more than a mismatch does, so its text goes first
       trouble_ = "rank " + std::to_string(peer) + " refused: " + comm_.mesh->reason(peer, number);
       culprit_ = peer;
     }
     refused_ = true;
-    return;
+  } else if (standing == Standing::mismatched) {
+    if (!refused_ && !mismatched_) trouble_ = difference(peer, terms_now(peer), theirs);
+    mismatched_ = true;
   }
-  auto const mine = terms(peer);
-  if (theirs.operation == operation_ && theirs.detail == detail_ && mine.sent == theirs.expected &&
-      theirs.sent == mine.expected) {
-    standing = Standing::agreed;
-    return;
-  }
-  standing = Standing::mismatched;
-  comm_.mesh->drop(peer, theirs);
-  if (!refused_ && !mismatched_) trouble_ = difference(peer, mine, theirs);
-  mismatched_ = true;
 }
 
 std::string Call::difference(int peer, Card const& mine, Card const& theirs) const {
@@ -111,7 +182,7 @@ void Call::settle_all() {
   for (int step = 1; step < comm_.size; ++step) {
     int const peer = after(step);
     if (standing(peer) == Standing::refused) continue;
-    if (auto const chunks = terms(peer).chunks; chunks > 0) comm_.mesh->count_push(*comm_.engine, peer, chunks);
+    if (auto const chunks = terms(peer).chunks; chunks > 0) comm_.mesh->count_push(engine(), peer, chunks);
     if (standing(peer) == Standing::agreed) comm_.mesh->drop(peer, card(peer));
   }
 }
@@ -119,16 +190,19 @@ void Call::settle_all() {
 void Call::awaited(std::vector<int>& peers) const {
   if (!opened_) {
     awaited_to_open(peers);
+    comm_.awaited_by_enqueued(peers);
     return;
   }
   for (int step = posted_; step < comm_.size; ++step) {
     if (!comm_.mesh->can_post(after(step), number)) peers.push_back(after(step));
   }
   for (int step = 1; step < comm_.size; ++step) {
-    if (standing(before(step)) == Standing::unread) peers.push_back(before(step));
+    auto const& pair = pairs_[static_cast<std::size_t>(before(step))];
+    if (pair.card == nullptr) peers.push_back(before(step));
   }
+  if (side_ == nullptr) return;
   for (auto const lane : {Lane::up, Lane::down}) {
-    if (auto const blocked = comm_.engine->blocked(lane)) peers.push_back(blocked->peer);
+    if (auto const blocked = engine().blocked(lane)) peers.push_back(blocked->peer);
   }
 }
 

@@ -2,13 +2,20 @@
 /// @file
 /// What all collectives share: a card to each peer, every peer's card read, refusals and mismatches found, and then the
 /// chunks. A collective derives from Call and says what its cards hold and what it submits.
+///
+/// A call on a stream is done for its caller once all is submitted, on the assumption that the peers agree; whether
+/// they did is found out later (settle), and a peer that did not fails the communicator.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "davit/dtype.hpp"
+#include "davit/stream.hpp"
 #include "runtime/communicator_state.hpp"
 #include "runtime/task.hpp"
 #include "transports/card.hpp"
@@ -21,10 +28,25 @@ class Call : public Task {
   void awaited(std::vector<int>& peers) const final;
   [[nodiscard]] std::string phase() const final { return name_of(operation_); }
 
- protected:
-  using Standing = CommunicatorState::Standing;
+  /// Before it is run: it belongs to a stream. Only on the device side.
+  void put_on(Stream stream) noexcept { stream_ = stream; }
+  /// Keeps memory that it uses until it has run.
+  void keep(std::shared_ptr<void> memory) noexcept { kept_memory_ = std::move(memory); }
+  /// Of a call on a stream that is submitted: reads the cards that have come. @returns whether all have.
+  /// @throws PeerError, MismatchError.
+  bool settle_cards();
+  /// Whether it has run, and rightly. Its cards must be settled. @throws PeerError if a peer failed while it did.
+  [[nodiscard]] bool has_run() const;
 
-  /// @param detail settings of the operation that must be equal on all ranks; explain() puts a difference into words.
+ protected:
+  /// How this rank stands with a peer.
+  enum class Standing : std::uint8_t { unread, agreed, mismatched, refused };
+
+  /// @param side where its buffers are. @param detail settings of the operation that must be equal on all ranks;
+  /// explain() puts a difference into words.
+  Call(CommunicatorState& comm, Side& side, Operation operation, std::uint64_t detail = 0)
+      : comm_(comm), side_(&side), operation_(operation), detail_(detail) {}
+  /// One that moves nothing.
   Call(CommunicatorState& comm, Operation operation, std::uint64_t detail = 0)
       : comm_(comm), operation_(operation), detail_(detail) {}
 
@@ -34,17 +56,22 @@ class Call : public Task {
   virtual bool open() { return true; }
   /// Appends the peers that open() waits for.
   virtual void awaited_to_open(std::vector<int>&) const {}
-  /// Submits to the engine what can be submitted now. @returns whether that was the last.
+  /// Submits to the engine what can be submitted now; where the engine takes whole calls, only called once all cards
+  /// are read. @returns whether that was the last.
   virtual bool submit() = 0;
-  /// All has run, and neither refusal nor mismatch was found.
-  virtual void conclude() {}
+  /// On a stream, once all is submitted: drops what is not needed to judge cards, and might keep the communicator
+  /// alive.
+  virtual void let_go() {}
   /// A difference of `detail` in words, without the ranks: "dtype f32 and bf16".
   [[nodiscard]] virtual std::string explain(std::uint64_t mine, std::uint64_t theirs) const;
   /// A difference of sent and expected in words: what `from` sends and `to` expects.
   [[nodiscard]] virtual std::string disagreement(int from, Card const& sender, int to, Card const& receiver) const;
 
-  [[nodiscard]] Standing standing(int peer) const { return comm_.pairs[static_cast<std::size_t>(peer)].standing; }
-  [[nodiscard]] Card const& card(int peer) const { return *comm_.pairs[static_cast<std::size_t>(peer)].card; }
+  [[nodiscard]] Side& side() const noexcept { return *side_; }
+  [[nodiscard]] Engine& engine() const noexcept { return side_->engine(); }
+  [[nodiscard]] Standing standing(int peer) const { return pairs_[static_cast<std::size_t>(peer)].standing; }
+  /// The peer's card; there is none yet for a call on a stream.
+  [[nodiscard]] Card const& card(int peer) const { return *pairs_[static_cast<std::size_t>(peer)].card; }
   [[nodiscard]] bool all_read() const noexcept { return unread_ == 0; }
   /// All cards are read and every pair agrees.
   [[nodiscard]] bool all_agreed() const noexcept { return unread_ == 0 && !refused_ && !mismatched_; }
@@ -60,18 +87,35 @@ class Call : public Task {
   CommunicatorState& comm_;
 
  private:
+  struct Pair {
+    Card const* card = nullptr;
+    Standing standing = Standing::unread;
+  };
+
+  bool start();
   bool post_cards();
   void read_cards();
-  void judge(int peer, Card const& theirs);
+  bool submit_to_device();
+  [[nodiscard]] bool on_device() const noexcept;
+  [[nodiscard]] Card terms_now(int peer) const;
+  [[nodiscard]] Standing stand_with(int peer, Card const& theirs) const;
+  /// Remembers why the call is void.
+  void note_trouble(int peer, Card const& theirs, Standing standing);
+  [[nodiscard]] std::exception_ptr trouble() const;
   [[nodiscard]] std::string difference(int peer, Card const& mine, Card const& theirs) const;
-  [[nodiscard]] std::string text_of_trouble() const;
-  void throw_if_peer_failed() const;
+  void throw_if_failed(int peer) const;
 
+  Side* side_ = nullptr;
   Operation operation_;
   std::uint64_t detail_;
+  std::optional<Stream> stream_;
+  std::vector<Pair> pairs_;
+  std::vector<Card> posted_terms_;  ///< on a stream
+  std::shared_ptr<void> kept_memory_;
   bool opened_ = false;
   int posted_ = 1;  ///< step up to which cards are out
   int unread_ = 0;
+  int unsettled_ = 0;  ///< on a stream: cards that were taken for granted
   bool refused_ = false;
   bool mismatched_ = false;
   bool submitted_ = false;
@@ -84,31 +128,6 @@ class Call : public Task {
 /// A card's note: dtypes of what is sent and of what is expected.
 [[nodiscard]] constexpr std::uint64_t note_of(Dtype sent, Dtype expected) noexcept {
   return static_cast<std::uint64_t>(sent) | static_cast<std::uint64_t>(expected) << 8;
-}
-
-/// Makes a task of call `number`; what the making throws is told to the peers as a refusal, and thrown here.
-template <class Make>
-auto make_or_refuse(CommunicatorState& state, std::uint32_t number, bool blocking, Make const& make) {
-  try {
-    return make();
-  } catch (std::exception const& error) {
-    state.refuse(number, error.what(), blocking);
-    throw;
-  }
-}
-
-/// A blocking collective: takes a number, prepares, makes the task, runs it to its end.
-template <class Make>
-void run_blocking(CommunicatorState& state, Make const& make) {
-  CommunicatorState::Entry const inside(state);
-  auto const number = state.take_number();
-  auto task = make_or_refuse(state, number, true, [&] {
-    state.prepare();
-    return make();
-  });
-  task.number = number;
-  state.run(task);
-  if (task.error) std::rethrow_exception(task.error);
 }
 
 }  // namespace davit::detail

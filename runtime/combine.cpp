@@ -23,14 +23,17 @@ std::string settings_text(std::uint64_t word) {
 
 }  // namespace
 
-Combine::Combine(RoutingState& routing, LayoutPlan const& plan, CombineArguments const& arguments)
-    : Call(*routing.group->comm, Operation::combine, settings(routing, arguments)),
-      routing_(routing),
-      plan_(plan),
+Combine::Combine(Side& side, std::shared_ptr<RoutingState> routing, std::shared_ptr<LayoutPlan const> plan,
+                 CombineArguments const& arguments)
+    : Call(*routing->group->comm, side, Operation::combine, settings(*routing, arguments)),
+      routing_owner_(std::move(routing)),
+      plan_owner_(std::move(plan)),
+      routing_(*routing_owner_),
+      plan_(*plan_owner_),
       arguments_(arguments),
-      row_dtype_(arguments.by_k ? routing.group->options.dtype : routing.group->partial_dtype) {
-  auto const& options = routing.group->options;
-  if (arguments.by_k) rows_a_token_ = std::min(options.top_k, routing.group->experts_of(0));
+      row_dtype_(arguments.by_k ? routing_.group->options.dtype : routing_.group->partial_dtype) {
+  auto const& options = routing_.group->options;
+  if (arguments.by_k) rows_a_token_ = std::min(options.top_k, routing_.group->experts_of(0));
   auto const slot = comm_.mesh->geometry().slot_bytes;
   auto const element = size_of(row_dtype_);
   auto const hidden = static_cast<std::size_t>(options.hidden);
@@ -48,7 +51,7 @@ Combine::Combine(RoutingState& routing, LayoutPlan const& plan, CombineArguments
     }
     pieces_ = (hidden + piece_columns_ - 1) / piece_columns_;
   }
-  owner_plan_ = &routing.owner_plan(block_tokens_, arguments.by_k);
+  owner_plan_ = &routing_.owner_plan(block_tokens_, arguments.by_k);
 }
 
 std::string Combine::explain(std::uint64_t mine, std::uint64_t theirs) const {
@@ -107,8 +110,8 @@ void Combine::submit_own_sums(Lane lane, Round const& round, Rows const& rows, s
       arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
   host::RowSum const types{dtype, row_dtype_, row_dtype_, arguments_.weighted && !arguments_.by_k, false};
   auto const* const base = &bases_[bases_.size() - pieces_ + round.first_column / piece_columns_];
-  comm_.engine->submit(
-      lane, SumRowsOp{types, base, plan_.terms.data(), first, count, round.columns, out, round.stride, nullptr});
+  engine().submit(lane,
+                  SumRowsOp{types, base, plan_.terms.data(), first, count, round.columns, out, round.stride, nullptr});
 }
 
 void Combine::push(std::uint64_t index) {
@@ -121,7 +124,7 @@ void Combine::push(std::uint64_t index) {
   }
   if (readers_.empty()) return;
   auto const place = mesh.place(number, 1, index);
-  auto* const slot = mesh.begin_push(*comm_.engine, place);
+  auto* const slot = mesh.begin_push(engine(), place);
   for (int step = 1; step < comm_.size; ++step) {
     auto const rows = received_in(after(step), round);
     if (rows.first == rows.last) continue;
@@ -131,7 +134,7 @@ void Combine::push(std::uint64_t index) {
     comm_.stats.bytes_up += count * round.columns * size_of(row_dtype_);
     if (round.first_column == 0) comm_.stats.rows_up += count;
   }
-  mesh.end_push(*comm_.engine, place, readers_);
+  mesh.end_push(engine(), place, readers_);
   ++comm_.stats.chunks_up;
 }
 
@@ -145,7 +148,7 @@ void Combine::pull(std::uint64_t index) {
   auto* const bases = bases_.data() + index * static_cast<std::uint64_t>(comm_.size);
   for (int step = 1; step < comm_.size; ++step) {
     if (!has_terms_from(before(step), round)) continue;
-    auto const* const slot = mesh.begin_pull(*comm_.engine, before(step), place);
+    auto const* const slot = mesh.begin_pull(engine(), before(step), place);
     bases[before(step)] = {slot + static_cast<std::size_t>(step - 1) * section_bytes(round), round.stride};
   }
   if (arguments_.by_k) {
@@ -161,12 +164,12 @@ void Combine::pull(std::uint64_t index) {
   auto const at =
       static_cast<std::size_t>(round.first_token) * stride + round.first_column * size_of(arguments_.out_dtype);
   auto const* const terms = arguments_.by_k ? own_terms_.data() : owner_plan_->terms.data();
-  comm_.engine->submit(
-      Lane::down, SumRowsOp{types, bases, terms, owner_plan_->first.data() + round.first_token,
+  engine().submit(Lane::down,
+                  SumRowsOp{types, bases, terms, owner_plan_->first.data() + round.first_token,
                             static_cast<std::size_t>(last_token - round.first_token), round.columns,
                             arguments_.out + at, stride, arguments_.bias == nullptr ? nullptr : arguments_.bias + at});
   for (int step = 1; step < comm_.size; ++step) {
-    if (has_terms_from(before(step), round)) mesh.end_pull(*comm_.engine, before(step));
+    if (has_terms_from(before(step), round)) mesh.end_pull(engine(), before(step));
   }
   auto const& first = owner_plan_->first;
   for (auto term = first[static_cast<std::size_t>(round.first_token)];
@@ -181,7 +184,7 @@ bool Combine::submit() {
   if (!all_read()) return false;
   if (!all_agreed()) {
     settle_all();
-    comm_.engine->seal();
+    engine().seal();
     return true;
   }
   auto const blocks_of = [&](std::int64_t tokens) {
@@ -211,15 +214,21 @@ bool Combine::submit() {
       if (term.base == static_cast<std::uint32_t>(comm_.rank)) term.row = plan_.terms[own_first + term.row].row;
     }
   } else {
-    scratch_ = routing_.group->scratch(static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) *
-                                       round_of(0).stride);
+    scratch_owner_ =
+        side().pool()->take(static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) * round_of(0).stride);
+    scratch_ = static_cast<std::byte*>(scratch_owner_.get());
   }
   for (std::uint64_t round = 0; round < rounds; ++round) {
     push(round);
     pull(round);
   }
-  comm_.engine->seal();
+  engine().seal();
   return true;
+}
+
+void Combine::let_go() {
+  routing_owner_.reset();
+  plan_owner_.reset();
 }
 
 }  // namespace davit::detail

@@ -25,12 +25,14 @@ struct CombineArguments {
 class Combine final : public Call {
  public:
   /// @throws UsageError if a slot cannot hold one element of each owner's rows.
-  Combine(RoutingState& routing, LayoutPlan const& plan, CombineArguments const& arguments);
+  Combine(Side& side, std::shared_ptr<RoutingState> routing, std::shared_ptr<LayoutPlan const> plan,
+          CombineArguments const& arguments);
 
  private:
   [[nodiscard]] Card terms(int peer) const override;
   [[nodiscard]] std::string explain(std::uint64_t mine, std::uint64_t theirs) const override;
   bool submit() override;
+  void let_go() override;
 
   /// A round: one block of tokens, one piece of the columns.
   struct Round {
@@ -54,6 +56,8 @@ class Combine final : public Call {
   void submit_own_sums(Lane lane, Round const& round, Rows const& rows, std::byte* out);
   [[nodiscard]] std::size_t section_bytes(Round const& round) const noexcept;
 
+  std::shared_ptr<RoutingState> routing_owner_;  ///< on a stream the caller may drop both before it has run
+  std::shared_ptr<LayoutPlan const> plan_owner_;
   RoutingState& routing_;
   LayoutPlan const& plan_;
   CombineArguments arguments_;
@@ -63,9 +67,10 @@ class Combine final : public Call {
   std::size_t piece_columns_ = 0;
   std::uint64_t pieces_ = 1;
   OwnerPlan const* owner_plan_ = nullptr;
-  std::vector<RowTerm> own_terms_;                ///< by_k: the owner's terms, this rank's own rows where they lie
-  std::vector<std::uint32_t> one_each_;           ///< by_k: 0, 1, 2, ...
-  std::vector<RowBase> bases_;                    ///< `size` a round, and one for the expert rows of each piece
+  std::vector<RowTerm> own_terms_;       ///< by_k: the owner's terms, this rank's own rows where they lie
+  std::vector<std::uint32_t> one_each_;  ///< by_k: 0, 1, 2, ...
+  std::vector<RowBase> bases_;           ///< `size` a round, and one for the expert rows of each piece
+  std::shared_ptr<void> scratch_owner_;
   std::byte* scratch_ = nullptr;                  ///< this rank's partial rows of its own tokens, one block
   std::vector<std::vector<std::uint8_t>> sends_;  ///< [R][blocks] whether this rank's tokens of a block have rows there
   std::vector<int> readers_;

@@ -11,6 +11,7 @@
 #include "runtime/agree.hpp"
 #include "runtime/alltoallv.hpp"
 #include "runtime/factory.hpp"
+#include "runtime/run.hpp"
 #include "runtime/shared_exchanges.hpp"
 
 namespace davit {
@@ -51,7 +52,21 @@ Stats Communicator::stats() const {
 void Communicator::prepare() {
   // All ranks meet, so that those whose slots do not fit are told to the others.
   auto& state = checked(state_);
-  detail::run_blocking(state, [&] { return detail::Barrier(state, Operation::prepare); });
+  detail::run_blocking(state, [&] {
+    state.adopt_device();
+    return detail::Barrier(state, Operation::prepare);
+  });
+  state.reach_all();
+}
+
+int Communicator::device() const { return checked(state_).device_index(); }
+
+bool Communicator::status() {
+  auto& state = checked(state_);
+  detail::CommunicatorState::Entry const inside(state);
+  auto const poked = state.poke();
+  state.throw_if_failed();
+  return poked == detail::CommunicatorState::Poked::idle;
 }
 
 void Communicator::barrier() {
@@ -116,9 +131,20 @@ void Communicator::alltoallv(void const* send, Counts send_counts, Counts send_d
                              Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
   auto& state = checked(state_);
   detail::run_blocking(state, [&] {
-    return detail::Alltoallv(
-        state, detail::checked_exchange("alltoallv", state.rank, state.size, send, send_counts, send_displs, send_dtype,
-                                        recv, recv_counts, recv_displs, recv_dtype));
+    auto const exchange = detail::checked_exchange("alltoallv", state.rank, state.size, send, send_counts, send_displs,
+                                                   send_dtype, recv, recv_counts, recv_displs, recv_dtype);
+    return detail::Alltoallv(state, detail::side_of(state, "alltoallv", exchange), exchange);
+  });
+}
+
+void Communicator::alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype, void* recv,
+                             Counts recv_counts, Counts recv_displs, Dtype recv_dtype, Stream stream) {
+  auto& state = checked(state_);
+  detail::run_enqueued(state, "alltoallv", stream, [&] {
+    auto const exchange = detail::checked_exchange("alltoallv", state.rank, state.size, send, send_counts, send_displs,
+                                                   send_dtype, recv, recv_counts, recv_displs, recv_dtype);
+    auto& side = detail::side_of(state, "alltoallv", exchange, stream);
+    return std::make_shared<detail::OpenAlltoallv>(state, side, std::make_shared<detail::PlanState>(state_, exchange));
   });
 }
 
@@ -128,15 +154,13 @@ Request Communicator::ialltoallv(void const* send, Counts send_counts, Counts se
   detail::CommunicatorState::Entry const inside(state);
   auto const number = state.take_number();
   auto task = detail::make_or_refuse(state, number, false, [&] {
-    if (!state.mesh->prepared()) {
-      throw UsageError(
-          "davit: ialltoallv: the communicator is not prepared; call prepare() or a blocking collective first");
-    }
+    detail::check_prepared(state, "ialltoallv");
     auto const exchange = detail::checked_exchange("ialltoallv", state.rank, state.size, send, send_counts, send_displs,
                                                    send_dtype, recv, recv_counts, recv_displs, recv_dtype);
-    return std::make_shared<detail::OpenAlltoallv>(state, std::make_shared<detail::PlanState>(state_, exchange),
-                                                   number);
+    auto& side = detail::side_of(state, "ialltoallv", exchange);
+    return std::make_shared<detail::OpenAlltoallv>(state, side, std::make_shared<detail::PlanState>(state_, exchange));
   });
+  task->number = number;
   state.open(task);
   return Request(std::move(task));
 }
@@ -148,6 +172,7 @@ Plan Communicator::alltoallv_init(void const* send, Counts send_counts, Counts s
   detail::run_blocking(state, [&] {
     auto const exchange = detail::checked_exchange("alltoallv_init", state.rank, state.size, send, send_counts,
                                                    send_displs, send_dtype, recv, recv_counts, recv_displs, recv_dtype);
+    static_cast<void>(detail::side_of(state, "alltoallv_init", exchange));
     plan = std::make_shared<detail::PlanState>(state_, exchange);
     return detail::SizeAgreement(state, plan->exchange.view());
   });
@@ -155,12 +180,15 @@ Plan Communicator::alltoallv_init(void const* send, Counts send_counts, Counts s
 }
 
 void Communicator::allgatherv(void const* send, std::int64_t send_count, Dtype send_dtype, void* recv,
-                              Counts recv_counts, Counts recv_displs, Dtype recv_dtype) {
+                              Counts recv_counts, Counts recv_displs, Dtype recv_dtype, std::optional<Stream> stream) {
   auto& state = checked(state_);
-  detail::run_blocking(state, [&] {
+  detail::run_either<detail::Allgatherv>(state, "allgatherv", stream, [&](auto const& make) {
     auto const blocks =
         detail::checked_blocks("allgatherv", "recv", state.size, recv, recv_counts, recv_displs, recv_dtype, true);
-    if (send == in_place) return detail::Allgatherv(state, nullptr, 0, recv_dtype, blocks);
+    bool const in_place_here = send == in_place;
+    detail::NamedBuffer const buffers[] = {{"send", in_place_here ? nullptr : send}, {"recv", recv}};
+    auto& side = state.side_for("allgatherv", buffers, stream);
+    if (in_place_here) return make(state, side, nullptr, std::uint64_t{0}, recv_dtype, blocks);
     if (send_count < 0) {
       throw UsageError("davit: allgatherv: send_count is " + std::to_string(send_count) + ", must be 0 or more");
     }
@@ -172,13 +200,14 @@ void Communicator::allgatherv(void const* send, std::int64_t send_count, Dtype s
                        ", must be as long as this rank's block of recv, " +
                        detail::bytes_text(blocks.bytes(state.rank), recv_dtype));
     }
-    return detail::Allgatherv(state, own.data, own.bytes(0), send_dtype, blocks);
+    return make(state, side, own.data, own.bytes(0), send_dtype, blocks);
   });
 }
 
-void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, Dtype dtype) {
+void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, Dtype dtype,
+                                   std::optional<Stream> stream) {
   auto& state = checked(state_);
-  detail::run_blocking(state, [&] {
+  detail::run_either<detail::ReduceScatterv>(state, "reduce_scatterv", stream, [&](auto const& make) {
     if (!is_summable(dtype)) {
       throw UsageError(std::string("davit: reduce_scatterv: dtype is ") + name_of(dtype) +
                        ", must be f32, f16 or bf16");
@@ -203,7 +232,9 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
     if (out == nullptr && counts[static_cast<std::size_t>(state.rank)] > 0) {
       throw UsageError("davit: reduce_scatterv: recv is null, but counts[" + std::to_string(state.rank) + "] is not 0");
     }
-    return detail::ReduceScatterv(state, input.data, out, counts, dtype);
+    detail::NamedBuffer const buffers[] = {{"send", input.data}, {"recv", recv}};
+    auto& side = state.side_for("reduce_scatterv", buffers, stream);
+    return make(state, side, input.data, out, counts, dtype);
   });
 }
 
@@ -240,7 +271,12 @@ void Plan::start() {
   auto const state = state_->comm.lock();
   if (state == nullptr) throw UsageError("davit: start: the plan's communicator is gone");
   detail::CommunicatorState::Entry const inside(*state);
-  auto task = std::make_shared<detail::OpenAlltoallv>(*state, state_, state->take_number());
+  auto const number = state->take_number();
+  auto task = detail::make_or_refuse(*state, number, false, [&] {
+    return std::make_shared<detail::OpenAlltoallv>(*state, detail::side_of(*state, "start", state_->exchange.view()),
+                                                   state_);
+  });
+  task->number = number;
   state->open(task);
   request_ = Request(std::move(task));
 }

@@ -29,20 +29,23 @@ std::string said_in(std::string const& phase, std::exception const& error) {
 }  // namespace
 
 CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
-                                     std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> engine_in, bool direct_in,
-                                     Eagerness eagerness_in, std::uint32_t first_number)
+                                     std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> host_engine,
+                                     DeviceBackend* backend_in, bool direct_in, Eagerness eagerness_in,
+                                     std::uint32_t first_number)
     : bootstrap(std::move(bootstrap_in)),
       options(std::move(options_in)),
       mesh(std::move(mesh_in)),
-      engine(std::move(engine_in)),
+      host(std::move(host_engine)),
+      backend(backend_in),
       direct(direct_in),
       eagerness(eagerness_in),
       rank(bootstrap->rank()),
       size(bootstrap->size()),
-      pairs(static_cast<std::size_t>(size)),
       number_(first_number - 1) {}
 
 CommunicatorState::~CommunicatorState() {
+  Backoff backoff(Eagerness::rest);
+  while (has_enqueued_still()) backoff.idle();
   Progress::of_process().remove(*this);
   if (!queue_.empty() && usable()) {
     auto const text = "davit: the communicator was destroyed with open requests" + where(queue_.front()->number);
@@ -112,8 +115,9 @@ CommunicatorState::Poked CommunicatorState::poke() noexcept {
   std::unique_lock const held(mutex_, std::try_to_lock);
   if (!held) return Poked::waiting;
   bool moved = false;
+  settle_enqueued();
   while (!queue_.empty() && advance_head()) moved = true;
-  if (queue_.empty()) return Poked::idle;
+  if (queue_.empty() && enqueued_.empty()) return Poked::idle;
   if (!moved) look_after();
   return moved ? Poked::moved : Poked::waiting;
 }
@@ -144,16 +148,29 @@ bool CommunicatorState::advance_head() {
       return task.moved();
     }
     finish_head(task.error);
-  } catch (PeerError const& error) {
-    auto const text = said_in(task.phase(), error) + where(task.number);
-    fail(error.rank(), task.number, std::make_exception_ptr(PeerError(text, error.rank())), text);
-  } catch (SystemError const& error) {
-    auto const text = said_in(task.phase(), error) + where(task.number);
-    fail(rank, task.number, std::make_exception_ptr(SystemError(text)), text);
-  } catch (std::exception const& error) {
-    fail(rank, task.number, std::current_exception(), said_in(task.phase(), error) + where(task.number));
+  } catch (...) {
+    fail_by(task);
   }
   return true;
+}
+
+void CommunicatorState::fail_by(Task const& task) noexcept {
+  auto const text_of = [&](std::exception const& error) {
+    std::string text = error.what();
+    auto const end = where(task.number);
+    return text.ends_with(end) ? text : said_in(task.phase(), error) + end;
+  };
+  try {
+    throw;
+  } catch (PeerError const& error) {
+    auto const text = text_of(error);
+    fail(error.rank(), task.number, std::make_exception_ptr(PeerError(text, error.rank())), text);
+  } catch (SystemError const& error) {
+    auto const text = text_of(error);
+    fail(rank, task.number, std::make_exception_ptr(SystemError(text)), text);
+  } catch (std::exception const& error) {
+    fail(rank, task.number, std::current_exception(), text_of(error));
+  }
 }
 
 void CommunicatorState::finish_head(std::exception_ptr error) noexcept {
@@ -164,28 +181,42 @@ void CommunicatorState::finish_head(std::exception_ptr error) noexcept {
   task->done.store(true, std::memory_order_release);
 }
 
-/// Under the lock: deadline, failed, closed and dead peers of the task at the head.
+/// Under the lock: deadline, failed, closed and dead peers of the oldest call on a stream and of the task at the head.
 void CommunicatorState::look_after() {
-  if (queue_.empty()) return;
-  auto& task = *queue_.front();
+  auto const now = std::chrono::steady_clock::now();
+  bool const look_for_death = now >= next_death_look_;
+  if (look_for_death) next_death_look_ = now + kDeathLookInterval;
+  if (device != nullptr && movement_.since_last_look(device->device_engine())) {
+    enqueued_deadline_ = {};
+    if (!queue_.empty()) queue_.front()->deadline = {};
+  }
+  look_after_enqueued(look_for_death);
+  if (!queue_.empty()) look_after(*queue_.front(), queue_.front()->deadline, look_for_death);
+}
+
+void CommunicatorState::look_after(Task const& task, std::chrono::steady_clock::time_point& deadline,
+                                   bool look_for_death) {
   auto const now = std::chrono::steady_clock::now();
   auto const timeout = first_task_ ? options.first_timeout.value_or(options.timeout) : options.timeout;
   // Set at the first look, not at the start: most calls end before anybody needs to know the time.
-  if (task.deadline == std::chrono::steady_clock::time_point{}) task.deadline = now + timeout;
-  bool const look_for_death = now >= next_death_look_;
-  if (look_for_death) next_death_look_ = now + kDeathLookInterval;
+  if (deadline == std::chrono::steady_clock::time_point{}) deadline = now + timeout;
   awaited_.clear();
   task.awaited(awaited_);
   for (int const peer : awaited_) {
     auto const trouble = mesh->trouble(peer, look_for_death);
     if (!trouble) continue;
     // What it did before is visible now; if even that does not help, nothing will.
-    if (advance_head()) return;
+    settle_enqueued();
+    if (!queue_.empty() && advance_head()) return;
+    if (!usable() || (queue_.empty() && enqueued_.empty())) return;
+    std::vector<int> still;
+    task.awaited(still);
+    if (std::find(still.begin(), still.end(), peer) == still.end()) return;
     auto const text = "davit: " + task.phase() + ": " + trouble->text + where(task.number);
     fail(trouble->culprit, task.number, std::make_exception_ptr(PeerError(text, trouble->culprit)), text);
     return;
   }
-  if (now < task.deadline) return;
+  if (now < deadline) return;
   std::sort(awaited_.begin(), awaited_.end());
   awaited_.erase(std::unique(awaited_.begin(), awaited_.end()), awaited_.end());
   std::string names;
@@ -202,8 +233,13 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
     failure_ = std::move(error);
     mesh->set_failed(culprit, number, text);
     failed_.store(true, std::memory_order_release);
-    engine->abandon();
+    host.engine().abandon();
+    if (device != nullptr) device->engine().abandon();
   }
+  if (device != nullptr && !device->device_engine().ran_out()) {
+    static_cast<void>(new auto(std::move(enqueued_)));  // the GPU may still use what they own
+  }
+  enqueued_.clear();
   while (!queue_.empty()) finish_head(failure_);
 }
 

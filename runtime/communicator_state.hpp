@@ -1,29 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a Communicator holds: the mesh, the engine, the queue of tasks, and how one waits for them.
+/// What a Communicator holds: the mesh, its sides, the queue of tasks, and how one waits for them. Calls on streams are
+/// kept until they have run, and looked after by whoever waits, else by the helper thread.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "davit/communicator.hpp"
+#include "davit/stream.hpp"
 #include "runtime/shared_ranges.hpp"
+#include "runtime/side.hpp"
 #include "runtime/task.hpp"
-#include "transports/engine.hpp"
 #include "transports/mesh.hpp"
 #include "transports/wait.hpp"
 
 namespace davit::detail {
 
+class Call;
+
+/// A buffer of a call and its name, for messages.
+struct NamedBuffer {
+  char const* name;
+  void const* data;
+};
+
 class CommunicatorState {
  public:
+  /// @param backend of GPUs; null where there is none.
   CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Mesh> mesh_in,
-                    std::unique_ptr<Engine> engine_in, bool direct_in, Eagerness eagerness_in,
-                    std::uint32_t first_number);
-  /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header.
+                    std::unique_ptr<Engine> host_engine, DeviceBackend* backend_in, bool direct_in,
+                    Eagerness eagerness_in, std::uint32_t first_number);
+  /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header. What is enqueued is
+  /// waited for, under the deadline.
   ~CommunicatorState();
 
   /// One thread at a time inside; the second raises UsageError, which concerns no other rank.
@@ -54,6 +71,48 @@ class CommunicatorState {
   enum class Poked { idle, waiting, moved };
   /// Gets on with open tasks if nobody else is at it.
   Poked poke() noexcept;
+  // --- GPUs: runtime/device_calls.cpp.
+
+  /// The side that a call belongs to, by where its buffers lie. Makes the device side when it is first needed, but not
+  /// for a call on a stream. @param wants_device also where no buffer is on a GPU.
+  /// @throws UsageError where the buffers do not fit together or to the stream, SystemError.
+  [[nodiscard]] Side& side_for(char const* operation, std::span<NamedBuffer const> buffers,
+                               std::optional<Stream> stream = {}, bool wants_device = false);
+  /// Copies from the GPU, after what `stream` holds. @returns where they are, until the next such call.
+  /// @throws TimeoutError if that takes too long, SystemError.
+  std::byte const* fetch_from_device(std::initializer_list<CopyOp> copies, std::optional<Stream> stream);
+  /// The GPU that this rank's calls use, or would use; -1 without one. @throws SystemError.
+  [[nodiscard]] int device_index() const;
+  /// Makes the device side if the program has chosen a GPU. @throws UsageError, SystemError.
+  void adopt_device();
+  /// Lets the GPU reach all outboxes; all ranks have prepared.
+  void reach_all();
+  /// Submits a call on a stream, behind the tasks that are open. @throws what fails the communicator.
+  void enqueue(std::shared_ptr<Call> call);
+  /// Whether calls on streams have not run, or were not yet found right. Under the lock, as the next two.
+  [[nodiscard]] bool has_enqueued() const noexcept { return !enqueued_.empty(); }
+  /// Appends the peers that the oldest of them waits for.
+  void awaited_by_enqueued(std::vector<int>& peers) const;
+  /// Takes note of what has run. Fails the communicator where ranks disagreed.
+  void settle_enqueued() noexcept;
+
+  /// While one lives, this rank is submitting to a GPU, whose queues may be full: the helper thread then looks after
+  /// the deadline.
+  class Submitting {
+   public:
+    explicit Submitting(CommunicatorState& state) noexcept;
+    ~Submitting() { state_.is_submitting_.store(false, std::memory_order_release); }
+    Submitting(Submitting const&) = delete;
+    Submitting& operator=(Submitting const&) = delete;
+    /// @throws what the helper thread let the submission through with.
+    void throw_if_rescued() const;
+
+   private:
+    CommunicatorState& state_;
+  };
+  /// By the helper thread, without the lock: lets a submission through that takes too long.
+  void rescue() noexcept;
+
   /// Tells the peers that this rank refuses call `number`, and why.
   void refuse(std::uint32_t number, char const* text, bool blocking);
   /// A collective set-up that goes over the bootstrap. A call of its own comes first, so that ranks that do something
@@ -77,19 +136,14 @@ class CommunicatorState {
   std::shared_ptr<Bootstrap> const bootstrap;
   Options const options;
   std::unique_ptr<Mesh> const mesh;
-  std::unique_ptr<Engine> const engine;
+  HostSide host;
+  std::unique_ptr<DeviceSide> device;  ///< null until a call needs it; made under the lock
+  DeviceBackend* const backend;
   bool const direct;          ///< agreed: blocks may go the direct way
   Eagerness const eagerness;  ///< of waits: more ranks than cores must yield
   int const rank;
   int const size;
   Stats stats;  ///< under the lock, or by the one thread inside
-  /// How this rank stands with a peer in the call at the head of the queue.
-  enum class Standing : std::uint8_t { unread, agreed, mismatched, refused };
-  struct Pair {
-    Card const* card = nullptr;
-    Standing standing = Standing::unread;
-  };
-  std::vector<Pair> pairs;  ///< of the one call that is being advanced
   SharedRanges shared;
   std::uint32_t groups = 0;  ///< expert groups made on it
 
@@ -101,6 +155,12 @@ class CommunicatorState {
   void meet(Operation operation);
   [[noreturn]] void fail_set_up(Operation operation, TimeoutError const& error);
   void look_after();
+  void look_after(Task const& task, std::chrono::steady_clock::time_point& deadline, bool look_for_death);
+  void look_after_enqueued(bool look_for_death);
+  bool has_enqueued_still();
+  void make_device(int index);
+  /// As the error that is being handled, which a task met.
+  void fail_by(Task const& task) noexcept;
   void wait_until_done(Task& task);
   void finish_head(std::exception_ptr error) noexcept;
 
@@ -113,6 +173,18 @@ class CommunicatorState {
   bool first_task_ = true;
   std::chrono::steady_clock::time_point next_death_look_{};
   std::vector<int> awaited_;  ///< scratch
+
+  std::deque<std::shared_ptr<Call>> enqueued_;
+  std::chrono::steady_clock::time_point enqueued_deadline_{};  ///< of the oldest
+  Movement movement_;
+  std::atomic<bool> is_submitting_{false};
+  // Of the helper thread, while the lock is held by a thread that is stuck.
+  Movement stuck_movement_;
+  std::chrono::steady_clock::time_point stuck_since_{};
+  std::string rescue_text_;  ///< this and the next two: written before rescued_
+  int rescue_culprit_ = -1;
+  bool rescue_is_peer_ = false;
+  std::atomic<bool> rescued_{false};
 };
 
 }  // namespace davit::detail

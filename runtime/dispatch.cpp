@@ -32,11 +32,15 @@ std::string payloads_text(std::uint64_t word) {
 
 }  // namespace
 
-Dispatch::Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<RowPayload> payloads)
-    : Call(*routing.group->comm, Operation::dispatch, settings(routing)),
-      routing_(routing),
-      plan_(plan),
+Dispatch::Dispatch(Side& side, std::shared_ptr<RoutingState> routing, std::shared_ptr<LayoutPlan const> plan,
+                   std::vector<RowPayload> payloads, std::shared_ptr<void> rows)
+    : Call(*routing->group->comm, side, Operation::dispatch, settings(*routing)),
+      routing_owner_(std::move(routing)),
+      plan_owner_(std::move(plan)),
+      routing_(*routing_owner_),
+      plan_(*plan_owner_),
       payloads_(std::move(payloads)) {
+  keep(std::move(rows));
   for (auto const& payload : payloads_) row_bytes_ += payload.row_bytes;
   auto const slot = comm_.mesh->geometry().slot_bytes;
   if (row_bytes_ <= slot) {
@@ -123,21 +127,20 @@ void Dispatch::push(std::uint64_t chunk) {
     if (found != needed.end() && *found < range.last) readers_.push_back(after(step));
   }
   auto const place = mesh.place(number, 1, chunk);
-  auto* const slot = mesh.begin_push(*comm_.engine, place);
+  auto* const slot = mesh.begin_push(engine(), place);
   auto const count = static_cast<std::size_t>(range.last - range.first);
   auto const* const moves = routing_.upward_moves.data() + range.first;
   for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
     if (row_chunks_ == 1) {
       auto* const to = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
-      comm_.engine->submit(Lane::up,
-                           MoveRowsOp{to, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
+      engine().submit(Lane::up, MoveRowsOp{to, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
     } else {
       auto const* const from = payload.from + static_cast<std::size_t>(moves->from) * payload.row_bytes + byte;
-      comm_.engine->submit(Lane::up, CopyOp{slot + offset, from, bytes});
+      engine().submit(Lane::up, CopyOp{slot + offset, from, bytes});
     }
     comm_.stats.bytes_up += count * bytes;
   });
-  mesh.end_push(*comm_.engine, place, readers_);
+  mesh.end_push(engine(), place, readers_);
   ++comm_.stats.chunks_up;
   if (chunk % row_chunks_ == 0) comm_.stats.rows_up += count;
 }
@@ -153,23 +156,22 @@ void Dispatch::pull(int source, std::uint64_t chunk) {
   auto const first = first_at(source, range.first);
   auto const last = first_at(source, range.last);
   if (first == last) return;
-  auto const* const slot = mesh.begin_pull(*comm_.engine, source, mesh.place(number, 1, chunk));
+  auto const* const slot = mesh.begin_pull(engine(), source, mesh.place(number, 1, chunk));
   auto const* const moves = plan_.moves.data() + plan_.move_first[first];
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
   for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
     if (row_chunks_ == 1) {
       auto const* const from = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
-      comm_.engine->submit(Lane::down,
-                           MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores_of(payload)});
+      engine().submit(Lane::down, MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores_of(payload)});
     } else {
       for (std::size_t move = 0; move < count; ++move) {
         auto* const to = payload.to + static_cast<std::size_t>(moves[move].to) * payload.row_bytes + byte;
-        comm_.engine->submit(Lane::down, CopyOp{to, slot + offset, bytes});
+        engine().submit(Lane::down, CopyOp{to, slot + offset, bytes});
       }
     }
     comm_.stats.bytes_down += (last - first) * bytes;
   });
-  mesh.end_pull(*comm_.engine, source);
+  mesh.end_pull(engine(), source);
   if (chunk % row_chunks_ == 0) comm_.stats.rows_down += last - first;
 }
 
@@ -181,8 +183,8 @@ void Dispatch::keep_own() {
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
   if (count == 0) return;
   for (auto const& payload : payloads_) {
-    comm_.engine->submit(Lane::down,
-                         MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, stores_of(payload)});
+    engine().submit(Lane::down,
+                    MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, stores_of(payload)});
     comm_.stats.bytes_kept += (last - first) * payload.row_bytes;
   }
 }
@@ -190,8 +192,8 @@ void Dispatch::keep_own() {
 void Dispatch::zero_padding() {
   for (auto const& payload : payloads_) {
     for (auto const& run : plan_.padding) {
-      comm_.engine->submit(Lane::down, ZeroOp{payload.to + static_cast<std::size_t>(run.from) * payload.row_bytes,
-                                              static_cast<std::size_t>(run.to - run.from) * payload.row_bytes});
+      engine().submit(Lane::down, ZeroOp{payload.to + static_cast<std::size_t>(run.from) * payload.row_bytes,
+                                         static_cast<std::size_t>(run.to - run.from) * payload.row_bytes});
     }
   }
 }
@@ -200,7 +202,7 @@ bool Dispatch::submit() {
   if (!all_read()) return false;
   if (!all_agreed()) {
     settle_all();
-    comm_.engine->seal();
+    engine().seal();
     return true;
   }
   std::uint64_t rounds = 0;
@@ -214,8 +216,13 @@ bool Dispatch::submit() {
     }
   }
   if (rounds == 0) keep_own();
-  comm_.engine->seal();
+  engine().seal();
   return true;
+}
+
+void Dispatch::let_go() {
+  routing_owner_.reset();
+  plan_owner_.reset();
 }
 
 }  // namespace davit::detail

@@ -22,13 +22,15 @@ struct RowPayload {
 
 class Dispatch final : public Call {
  public:
-  Dispatch(RoutingState& routing, LayoutPlan const& plan, std::vector<RowPayload> payloads);
+  Dispatch(Side& side, std::shared_ptr<RoutingState> routing, std::shared_ptr<LayoutPlan const> plan,
+           std::vector<RowPayload> payloads, std::shared_ptr<void> rows);
 
  private:
   [[nodiscard]] Card terms(int peer) const override;
   [[nodiscard]] std::string explain(std::uint64_t mine, std::uint64_t theirs) const override;
   [[nodiscard]] std::string disagreement(int from, Card const& sender, int to, Card const& receiver) const override;
   bool submit() override;
+  void let_go() override;
 
   void push(std::uint64_t chunk);
   void pull(int source, std::uint64_t chunk);
@@ -55,6 +57,8 @@ class Dispatch final : public Call {
   template <class With>
   void for_each_part(Piece const& piece, With with) const;
 
+  std::shared_ptr<RoutingState> routing_owner_;  ///< on a stream the caller may drop both before it has run
+  std::shared_ptr<LayoutPlan const> plan_owner_;
   RoutingState& routing_;
   LayoutPlan const& plan_;
   std::vector<RowPayload> payloads_;

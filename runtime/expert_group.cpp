@@ -7,6 +7,7 @@
 #include "runtime/combine.hpp"
 #include "runtime/dispatch.hpp"
 #include "runtime/routing_state.hpp"
+#include "runtime/run.hpp"
 
 namespace davit {
 namespace {
@@ -23,9 +24,9 @@ void check_layout(char const* operation, Layout layout, std::int64_t alignment) 
 }
 
 template <class Enum>
-void check_enumerator(char const* name, char const* type, Enum value, Enum last) {
+void check_enumerator(char const* operation, char const* name, char const* type, Enum value, Enum last) {
   if (static_cast<unsigned>(value) <= static_cast<unsigned>(last)) return;
-  throw UsageError("davit: combine: " + std::string(name) + " is " + std::to_string(static_cast<int>(value)) +
+  throw UsageError("davit: " + std::string(operation) + ": " + name + " is " + std::to_string(static_cast<int>(value)) +
                    ", must be one of davit::" + type);
 }
 
@@ -53,9 +54,10 @@ detail::RoutingState& checked(std::shared_ptr<detail::RoutingState> const& routi
   return *routing;
 }
 
-template <class Id>
+/// @param choices canonical ones, made once the call has its number.
+template <class Choose>
 std::shared_ptr<detail::RoutingState> route_any(std::shared_ptr<detail::GroupState> const& group,
-                                                std::span<Id const> ids, std::span<float const> weights) {
+                                                Choose const& choose) {
   auto& state = checked(group);
   detail::Choices choices;
   detail::run_blocking(*state.comm, [&] {
@@ -65,10 +67,42 @@ std::shared_ptr<detail::RoutingState> route_any(std::shared_ptr<detail::GroupSta
                        " routings ago is still alive, and ExpertGroupOptions::routings is " + std::to_string(limit) +
                        ": at most that many may be alive at once");
     }
-    choices = detail::canonical_choices(state.options, ids, weights);
+    choices = choose(state);
     return detail::Route(state, choices);
   });
   return std::make_shared<detail::RoutingState>(group, state.next_routing++);
+}
+
+/// Choices from the GPU.
+template <class Id>
+detail::Choices fetched(detail::GroupState const& state, DeviceChoices const& choices, std::optional<Stream> stream) {
+  auto const entries = static_cast<std::size_t>(choices.tokens * state.options.top_k);
+  auto const* const at = state.comm->fetch_from_device(
+      {{nullptr, static_cast<std::byte const*>(choices.ids), entries * sizeof(Id)},
+       {nullptr, reinterpret_cast<std::byte const*>(choices.weights), entries * sizeof(float)}},
+      stream);
+  return detail::canonical_choices<Id>(state.options, {reinterpret_cast<Id const*>(at), entries},
+                                       {reinterpret_cast<float const*>(at + entries * sizeof(Id)), entries});
+}
+
+detail::Choices choices_from_device(detail::GroupState& state, DeviceChoices const& choices,
+                                    std::optional<Stream> stream) {
+  if (choices.id_dtype != i32 && choices.id_dtype != i64) {
+    throw UsageError(std::string("davit: route: id_dtype is ") + name_of(choices.id_dtype) + ", must be i32 or i64");
+  }
+  if (choices.tokens < 0 || choices.tokens > state.options.max_tokens) {
+    throw UsageError("davit: route: tokens is " + std::to_string(choices.tokens) + ", must be 0 to max_tokens " +
+                     std::to_string(state.options.max_tokens));
+  }
+  if (choices.tokens == 0) return detail::canonical_choices<std::int32_t>(state.options, {}, {});
+  if (choices.ids == nullptr || choices.weights == nullptr) {
+    throw UsageError(std::string("davit: route: ") + (choices.ids == nullptr ? "ids" : "weights") +
+                     " is null, but there are " + std::to_string(choices.tokens) + " tokens");
+  }
+  detail::NamedBuffer const buffers[] = {{"ids", choices.ids}, {"weights", choices.weights}};
+  static_cast<void>(state.comm->side_for("route", buffers, stream, true));
+  return choices.id_dtype == i32 ? fetched<std::int32_t>(state, choices, stream)
+                                 : fetched<std::int64_t>(state, choices, stream);
 }
 
 /// Row widths of x and of the payloads, checked.
@@ -99,6 +133,34 @@ std::vector<detail::RowPayload> sources(detail::RoutingState const& routing, voi
   return all;
 }
 
+/// The caller's own memory for the rows.
+void put_into(std::vector<detail::RowPayload>& payloads, ReceiveInto const& into, std::size_t rows) {
+  if (into.payloads.size() + 1 != payloads.size()) {
+    throw UsageError("davit: dispatch: ReceiveInto::payloads has " + std::to_string(into.payloads.size()) +
+                     " arrays, must have " + std::to_string(payloads.size() - 1));
+  }
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    payloads[i].to = static_cast<std::byte*>(i == 0 ? into.rows : into.payloads[i - 1]);
+    if (payloads[i].to == nullptr && rows > 0) {
+      throw UsageError("davit: dispatch: ReceiveInto has a null array, but " + std::to_string(rows) + " rows come");
+    }
+  }
+}
+
+detail::Side& side_of(detail::CommunicatorState& comm, std::vector<detail::RowPayload> const& payloads,
+                      DispatchOptions const& options) {
+  std::vector<detail::NamedBuffer> buffers;
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    buffers.push_back({i == 0 ? "x" : "a payload", payloads[i].from});
+    buffers.push_back({"ReceiveInto", payloads[i].to});
+  }
+  auto& side = comm.side_for("dispatch", buffers, options.stream, options.space == Space::device);
+  if (options.space == Space::host && &side != &comm.host) {
+    throw UsageError("davit: dispatch: space is host, but the rows are on a GPU");
+  }
+  return side;
+}
+
 constexpr std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
@@ -124,10 +186,16 @@ int ExpertGroup::owner_of(std::int64_t expert) const {
 }
 
 Routing ExpertGroup::route(std::span<std::int32_t const> ids, std::span<float const> weights) {
-  return Routing(route_any(state_, ids, weights));
+  return Routing(route_any(
+      state_, [&](detail::GroupState const& state) { return detail::canonical_choices(state.options, ids, weights); }));
 }
 Routing ExpertGroup::route(std::span<std::int64_t const> ids, std::span<float const> weights) {
-  return Routing(route_any(state_, ids, weights));
+  return Routing(route_any(
+      state_, [&](detail::GroupState const& state) { return detail::canonical_choices(state.options, ids, weights); }));
+}
+Routing ExpertGroup::route(DeviceChoices const& choices, std::optional<Stream> stream) {
+  return Routing(
+      route_any(state_, [&](detail::GroupState& state) { return choices_from_device(state, choices, stream); }));
 }
 
 Received ExpertGroup::dispatch(Routing& routing, void const* x, DispatchOptions const& options) {
@@ -143,28 +211,20 @@ Received ExpertGroup::dispatch_to(Routing& routing, void const* x, ReceiveInto c
                                   DispatchOptions const& options) {
   auto& group = checked(state_);
   Received received;
-  detail::run_blocking(*group.comm, [&] {
+  detail::run_either<detail::Dispatch>(*group.comm, "dispatch", options.stream, [&](auto const& make) {
     auto& state = checked("dispatch", state_, routing.state_);
     check_layout("dispatch", options.layout, options.alignment);
+    check_enumerator("dispatch", "space", "Space", options.space, Space::device);
     auto payloads = sources(state, x, options);
     auto plan =
         state.plan(options.layout, options.layout == Layout::by_expert ? options.alignment : 1, options.global_ids);
     auto const rows = static_cast<std::size_t>(plan->rows);
-    if (into != nullptr) {
-      if (into->payloads.size() != options.payloads.size()) {
-        throw UsageError("davit: dispatch: ReceiveInto::payloads has " + std::to_string(into->payloads.size()) +
-                         " arrays, must have " + std::to_string(options.payloads.size()));
-      }
-      for (std::size_t i = 0; i < payloads.size(); ++i) {
-        payloads[i].to = static_cast<std::byte*>(i == 0 ? into->rows : into->payloads[i - 1]);
-        if (payloads[i].to == nullptr && rows > 0) {
-          throw UsageError("davit: dispatch: ReceiveInto has a null array, but " + std::to_string(rows) + " rows come");
-        }
-      }
-    } else {
+    if (into != nullptr) put_into(payloads, *into, rows);
+    auto& side = side_of(*group.comm, payloads, options);
+    if (into == nullptr) {
       std::size_t bytes = 0;
       for (auto const& payload : payloads) bytes += aligned(rows * payload.row_bytes);
-      received.owner_ = group.pool->take(bytes);
+      received.owner_ = group.pool_for(side)->take(bytes);
       auto* at = static_cast<std::byte*>(received.owner_.get());
       for (auto& payload : payloads) {
         payload.to = at;
@@ -175,7 +235,7 @@ Received ExpertGroup::dispatch_to(Routing& routing, void const* x, ReceiveInto c
     received.row_bytes_ = payloads.front().row_bytes;
     for (std::size_t i = 1; i < payloads.size(); ++i) received.payloads_.push_back(payloads[i].to);
     received.plan_ = plan;
-    return detail::Dispatch(state, *plan, std::move(payloads));
+    return make(side, routing.state_, std::move(plan), std::move(payloads), received.owner_);
   });
   routing.state_->last_layout = options.layout;
   routing.state_->last_alignment = received.plan_->alignment;
@@ -184,7 +244,7 @@ Received ExpertGroup::dispatch_to(Routing& routing, void const* x, ReceiveInto c
 
 void ExpertGroup::combine(Routing& routing, void const* rows, void* out, CombineOptions const& options) {
   auto& group = checked(state_);
-  detail::run_blocking(*group.comm, [&] {
+  detail::run_either<detail::Combine>(*group.comm, "combine", options.stream, [&](auto const& make) {
     auto& state = checked("combine", state_, routing.state_);
     if (!options.layout && !state.last_layout) {
       throw UsageError("davit: combine: the routing was not dispatched yet; name the layout of the rows");
@@ -194,8 +254,8 @@ void ExpertGroup::combine(Routing& routing, void const* rows, void* out, Combine
     check_layout("combine", layout, alignment);
     bool const by_source = layout == Layout::by_source;
     auto const weighting = options.weighting.value_or(by_source ? Weighting::by_caller : Weighting::at_combine);
-    check_enumerator("weighting", "Weighting", weighting, Weighting::by_caller);
-    check_enumerator("reduce", "Reduce", options.reduce, Reduce::by_k);
+    check_enumerator("combine", "weighting", "Weighting", weighting, Weighting::by_caller);
+    check_enumerator("combine", "reduce", "Reduce", options.reduce, Reduce::by_k);
     if (by_source && weighting != Weighting::by_caller) {
       throw UsageError("davit: combine: weighting is at_combine, must be by_caller for the layout by_source");
     }
@@ -214,10 +274,12 @@ void ExpertGroup::combine(Routing& routing, void const* rows, void* out, Combine
     if (out == nullptr && state.tokens > 0) {
       throw UsageError("davit: combine: out is null, but the routing has " + std::to_string(state.tokens) + " tokens");
     }
-    return detail::Combine(
-        state, *plan,
-        {static_cast<std::byte const*>(rows), static_cast<std::byte*>(out), static_cast<std::byte const*>(options.bias),
-         out_dtype, weighting == Weighting::at_combine, options.reduce == Reduce::by_k});
+    detail::NamedBuffer const buffers[] = {{"rows", rows}, {"out", out}, {"bias", options.bias}};
+    auto& side = group.comm->side_for("combine", buffers, options.stream);
+    return make(side, routing.state_, plan,
+                detail::CombineArguments{static_cast<std::byte const*>(rows), static_cast<std::byte*>(out),
+                                         static_cast<std::byte const*>(options.bias), out_dtype,
+                                         weighting == Weighting::at_combine, options.reduce == Reduce::by_k});
   });
 }
 

@@ -12,6 +12,9 @@
 #include "davit/version.hpp"
 #include "runtime/agree.hpp"
 #include "runtime/log.hpp"
+#ifdef DAVIT_HAS_CUDA
+#include "transports/cuda/cuda_backend.hpp"
+#endif
 #include "transports/host/direct_copy.hpp"
 #include "transports/host/host_engine.hpp"
 #include "transports/topology.hpp"
@@ -24,6 +27,7 @@ constexpr std::uint64_t kLeastSlot = 4096;
 constexpr std::uint64_t kMostSlot = std::uint64_t{1} << 30;
 constexpr std::uint64_t kLeastAutomaticSlot = std::uint64_t{128} << 10;
 constexpr std::uint64_t kMostAutomaticSlot = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostAutomaticSlotOfGpus = std::uint64_t{4} << 20;  // a hand-over costs 10 microseconds there
 constexpr std::chrono::milliseconds kMostTimeout{
     1'000'000'000};  // as DAVIT_TIMEOUT; a clock can add it without overflow
 
@@ -48,6 +52,7 @@ void check_options(Options const& options) {
   if (static_cast<unsigned>(options.host_order) > static_cast<unsigned>(HostOrder::submission)) {
     refuse("host_order", static_cast<int>(options.host_order), "one of davit::HostOrder");
   }
+  if (options.device < -1) refuse("device", options.device, "-1 or the number of a GPU");
   if (options.direct_bytes < 1) refuse("direct_bytes", options.direct_bytes, "1 or more");
 }
 
@@ -125,6 +130,14 @@ bool probe_direct(Bootstrap& bootstrap, host::DirectCopy const& direct, SharedSe
 
 }  // namespace
 
+DeviceBackend* device_backend() noexcept {
+#ifdef DAVIT_HAS_CUDA
+  return &cuda::backend();
+#else
+  return nullptr;
+#endif
+}
+
 Geometry geometry_of(int ranks, Options const& options) {
   Geometry geometry;
   geometry.ranks = static_cast<std::uint32_t>(ranks);
@@ -133,14 +146,16 @@ Geometry geometry_of(int ranks, Options const& options) {
   geometry.slot_bytes = options.slot_bytes;
   if (geometry.slot_bytes == 0) {
     auto const share = Topology::of_this_machine().last_level_cache_bytes() / 2 / (geometry.ranks * geometry.slots);
-    geometry.slot_bytes = kMostAutomaticSlot;
+    auto const* const backend = device_backend();
+    geometry.slot_bytes =
+        backend != nullptr && backend->shows_a_device() ? kMostAutomaticSlotOfGpus : kMostAutomaticSlot;
     while (geometry.slot_bytes > kLeastAutomaticSlot && geometry.slot_bytes > share) geometry.slot_bytes /= 2;
   }
   return geometry;
 }
 
 std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap, Options options,
-                                                     Mesh::Start start) {
+                                                     Mesh::Start start, DeviceBackend* backend) {
   if (bootstrap == nullptr) throw UsageError("davit: bootstrap is null, must be one of davit::mpi or davit::threads");
   auto const what = "communicator '" + options.name + "'";
   // Where the option cannot be a deadline its refusal must still reach the others.
@@ -182,7 +197,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
-                                             std::move(engine), direct, agreement.eagerness, start.number);
+                                             std::move(engine), backend, direct, agreement.eagerness, start.number);
 }
 
 }  // namespace detail
@@ -196,7 +211,8 @@ std::string build_info() {
   std::string library(mpi, static_cast<std::size_t>(length));
   library = library.substr(0, library.find_first_of(",\n"));
   return "davit " DAVIT_VERSION ", g++ " __VERSION__ ", " + library + ", " + Topology::library() +
-         ", " DAVIT_BUILD_TYPE ", kernels " + host::kernel_variant() + ", without CUDA";
+         ", " DAVIT_BUILD_TYPE ", kernels " + host::kernel_variant() +
+         (detail::device_backend() == nullptr ? ", without CUDA" : ", with CUDA");
 }
 
 }  // namespace davit

@@ -9,10 +9,15 @@
 
 namespace davit::detail {
 
-/// Collective. @param start where numbers begin; anything but the defaults is for tests of the wrap.
+/// The GPUs of this process; null where davit was built without a backend.
+[[nodiscard]] DeviceBackend* device_backend() noexcept;
+
+/// Collective. @param start where numbers begin; anything but the defaults is for tests of the wrap. @param backend
+/// anything but the process's own is for tests without GPUs.
 /// @throws as the constructor of Communicator.
 [[nodiscard]] std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap,
-                                                                   Options options, Mesh::Start start = {});
+                                                                   Options options, Mesh::Start start = {},
+                                                                   DeviceBackend* backend = device_backend());
 
 /// Shape of a communicator's outboxes; with automatic sizes the machine is asked.
 [[nodiscard]] Geometry geometry_of(int ranks, Options const& options);

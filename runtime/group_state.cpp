@@ -12,7 +12,6 @@ namespace davit::detail {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kPoolPieces = 8;
 constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;  // there are tables with an entry for each
 
 std::size_t aligned(std::size_t bytes, std::size_t to) noexcept { return (bytes + to - 1) / to * to; }
@@ -56,8 +55,11 @@ void check(ExpertGroupOptions const& options, int ranks) {
   within("hidden", options.hidden, most);
   within("max_tokens", options.max_tokens, most / options.top_k);
   within("routings", options.routings, 1024);
-  if (options.allocator.allocate && !options.allocator.deallocate) {
-    throw UsageError("davit: expert group: allocator.deallocate is empty, must be there where allocate is");
+  for (auto const* const allocator : {&options.allocator, &options.device_allocator}) {
+    if (!allocator->allocate || allocator->deallocate) continue;
+    throw UsageError(std::string("davit: expert group: ") +
+                     (allocator == &options.allocator ? "allocator" : "device_allocator") +
+                     ".deallocate is empty, must be there where allocate is");
   }
   if (options.reduce_group < 0 || options.reduce_group > ranks) {
     refuse("reduce_group", options.reduce_group, "0 to " + std::to_string(ranks));
@@ -72,55 +74,8 @@ void check(ExpertGroupOptions const& options, int ranks) {
 
 }  // namespace
 
-RowPool::RowPool(Allocator allocator) : allocator_(std::move(allocator)) { free_.reserve(kPoolPieces); }
-
-RowPool::~RowPool() {
-  for (auto const& piece : free_) std::free(piece.data);
-}
-
-std::shared_ptr<void> RowPool::take(std::size_t bytes) {
-  bytes = aligned(std::max<std::size_t>(bytes, 1), kPage);
-  if (allocator_.allocate) {
-    void* const data = allocator_.allocate(bytes);
-    if (data == nullptr) throw std::bad_alloc();
-    return {data, [bytes, pool = shared_from_this()](void* p) {
-              if (pool->allocator_.deallocate) pool->allocator_.deallocate(p, bytes);
-            }};
-  }
-  Piece piece{nullptr, bytes};
-  {
-    std::lock_guard const lock(mutex_);
-    auto best = free_.end();
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      if (it->bytes >= bytes && (best == free_.end() || it->bytes < best->bytes)) best = it;
-    }
-    if (best != free_.end()) {
-      piece = *best;
-      free_.erase(best);
-    }
-  }
-  if (piece.data == nullptr) piece.data = std::aligned_alloc(kPage, bytes);
-  if (piece.data == nullptr) throw std::bad_alloc();
-  return {piece.data, [piece, pool = shared_from_this()](void*) { pool->give_back(piece); }};
-}
-
-void RowPool::give_back(Piece piece) noexcept {
-  {
-    std::lock_guard const lock(mutex_);
-    if (free_.size() == kPoolPieces) {  // the smallest is the least loss
-      auto const smallest = std::min_element(free_.begin(), free_.end(),
-                                             [](Piece const& a, Piece const& b) { return a.bytes < b.bytes; });
-      if (smallest->bytes < piece.bytes) std::swap(*smallest, piece);
-    } else {
-      free_.push_back(piece);  // reserved, so it cannot throw
-      return;
-    }
-  }
-  std::free(piece.data);
-}
-
 GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOptions const& wanted)
-    : comm(std::move(state)), options(wanted), pool(std::make_shared<RowPool>(wanted.allocator)) {
+    : comm(std::move(state)), options(wanted) {
   CommunicatorState::Entry const inside(*comm);
   auto& bootstrap = *comm->bootstrap;
   auto const what = "expert group on communicator '" + comm->options.name + "'";
@@ -156,12 +111,9 @@ GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOpti
   });
 }
 
-std::byte* GroupState::scratch(std::size_t bytes) {
-  if (bytes > scratch_bytes_) {
-    scratch_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    scratch_bytes_ = bytes;
-  }
-  return scratch_.get();
+std::shared_ptr<RowPool> GroupState::pool_for(Side& side) const {
+  bool const on_host = &side == &comm->host;
+  return pool_of(on_host ? options.allocator : options.device_allocator, side.pool());
 }
 
 std::int64_t GroupState::experts_of(int rank) const noexcept {

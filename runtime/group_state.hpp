@@ -12,31 +12,9 @@
 #include "davit/expert_group.hpp"
 #include "runtime/agree.hpp"
 #include "runtime/communicator_state.hpp"
+#include "runtime/row_pool.hpp"
 
 namespace davit::detail {
-
-/// Memory that is given back and used again, so that a dispatch does not pay for fresh pages each time.
-class RowPool : public std::enable_shared_from_this<RowPool> {
- public:
-  explicit RowPool(Allocator allocator);
-  ~RowPool();
-  RowPool(RowPool const&) = delete;
-  RowPool& operator=(RowPool const&) = delete;
-
-  /// @throws std::bad_alloc. The memory comes back when the last owner drops it, also after the group has ended.
-  [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes);
-
- private:
-  struct Piece {
-    void* data;
-    std::size_t bytes;
-  };
-  void give_back(Piece piece) noexcept;
-
-  Allocator allocator_;
-  std::mutex mutex_;
-  std::vector<Piece> free_;
-};
 
 /// One rank's choices as published: the same expert twice in a token is merged, unused entries are -1 with weight 0.
 struct RoutingArea {
@@ -62,8 +40,8 @@ class GroupState {
     return static_cast<std::uint32_t>(number / static_cast<std::uint64_t>(options.routings));
   }
 
-  /// Memory for one call at a time; what is in it is undefined. @throws std::bad_alloc.
-  [[nodiscard]] std::byte* scratch(std::size_t bytes);
+  /// Where received rows live on a side of the communicator.
+  [[nodiscard]] std::shared_ptr<RowPool> pool_for(Side& side) const;
 
   std::shared_ptr<CommunicatorState> const comm;
   ExpertGroupOptions options;  ///< defaults filled in
@@ -71,15 +49,12 @@ class GroupState {
   std::uint32_t serial = 0;  ///< of the communicator's groups; alike on all ranks
   std::uint64_t next_routing = 0;
   std::unique_ptr<std::atomic<bool>[]> held;  ///< areas that routings of this rank hold
-  std::shared_ptr<RowPool> const pool;
 
  private:
   [[nodiscard]] std::size_t counters_bytes() const noexcept;
   [[nodiscard]] std::size_t area_bytes() const noexcept;
 
   std::vector<int> owners_;
-  std::unique_ptr<std::byte[]> scratch_;
-  std::size_t scratch_bytes_ = 0;
   SharedSegments segments_;
 };
 

@@ -110,6 +110,7 @@ Environment read() {
           {{"eager", HostOrder::eager}, {"queues", HostOrder::queues}, {"submission", HostOrder::submission}},
           HostOrder::eager),
       .nodes = nodes(),
+      .allow_shared_gpu = one_of<bool>("DAVIT_ALLOW_SHARED_GPU", {{"0", false}, {"1", true}}, false),
       .log = one_of<LogLevel>(
           "DAVIT_LOG",
           {{"error", LogLevel::error}, {"warn", LogLevel::warn}, {"info", LogLevel::info}, {"debug", LogLevel::debug}},

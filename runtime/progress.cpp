@@ -8,6 +8,12 @@
 #include "transports/wait.hpp"
 
 namespace davit::detail {
+namespace {
+
+// How soon a thread that is stuck in a GPU's driver is noticed.
+constexpr auto kWatchInterval = std::chrono::milliseconds(20);
+
+}  // namespace
 
 Progress& Progress::of_process() {
   static Progress instance;
@@ -33,9 +39,19 @@ void Progress::add(CommunicatorState& state) {
   changed_.notify_all();
 }
 
+void Progress::watch(CommunicatorState& state) {
+  {
+    std::lock_guard const lock(mutex_);
+    watched_.push_back(&state);
+    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  }
+  changed_.notify_all();
+}
+
 void Progress::remove(CommunicatorState& state) noexcept {
   std::lock_guard const lock(mutex_);
   std::erase(open_, &state);
+  std::erase(watched_, &state);
   open_count_ = static_cast<int>(open_.size());
 }
 
@@ -54,8 +70,14 @@ void Progress::serve() {
   Backoff backoff(Eagerness::rest);
   std::unique_lock lock(mutex_);
   while (!stop_) {
+    for (auto* const state : watched_) state->rescue();
     if (open_.empty()) {
-      changed_.wait(lock, [this] { return stop_ || !open_.empty(); });
+      auto const is_needed = [this] { return stop_ || !open_.empty(); };
+      if (watched_.empty()) {
+        changed_.wait(lock, [&] { return is_needed() || !watched_.empty(); });
+      } else {
+        changed_.wait_for(lock, kWatchInterval, is_needed);
+      }
       continue;
     }
     bool moved = false;

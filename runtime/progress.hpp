@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The process's communicators with open tasks, and the helper thread that gets on with them while the program is
-/// elsewhere.
+/// elsewhere. It also looks after calls on streams, which nobody waits for.
 #pragma once
 
 #include <atomic>
@@ -23,6 +23,8 @@ class Progress {
 
   /// `state` has an open task. The thread starts with the first and sleeps while there is none.
   void add(CommunicatorState& state);
+  /// `state` submits to a GPU: the thread looks after it while it does.
+  void watch(CommunicatorState& state);
   /// After this no thread touches `state` any more.
   void remove(CommunicatorState& state) noexcept;
   /// Gets on with all open tasks of the process but those of `except`. @returns whether anything moved.
@@ -47,6 +49,7 @@ class Progress {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<CommunicatorState*> open_;
+  std::vector<CommunicatorState*> watched_;
   std::atomic<int> open_count_{0};
   std::atomic<int> waiting_{0};
   bool stop_ = false;

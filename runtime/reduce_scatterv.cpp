@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/shared_exchanges.hpp"
 
 namespace davit::detail {
 
-ReduceScatterv::ReduceScatterv(CommunicatorState& comm, std::byte const* send, std::byte* recv, Counts counts,
-                               Dtype dtype)
-    : Call(comm, Operation::reduce_scatterv, static_cast<std::uint64_t>(dtype)),
+ReduceScatterv::ReduceScatterv(CommunicatorState& comm, Side& side, std::byte const* send, std::byte* recv,
+                               Counts counts, Dtype dtype)
+    : Call(comm, side, Operation::reduce_scatterv, static_cast<std::uint64_t>(dtype)),
       send_(send),
       recv_(recv),
-      counts_(counts),
+      counts_(counts.begin(), counts.end()),
       dtype_(dtype) {}
 
 std::string ReduceScatterv::explain(std::uint64_t mine, std::uint64_t theirs) const {
@@ -44,7 +43,7 @@ bool ReduceScatterv::open() {
     offsets_[static_cast<std::size_t>(owner)] = offset;
     offset += bytes_of(owner);
   }
-  if (send_ == recv_) result_.resize(bytes_of(comm_.rank));
+  if (send_ == recv_) result_ = side().pool()->take(bytes_of(comm_.rank));
   return true;
 }
 
@@ -58,16 +57,16 @@ void ReduceScatterv::push_round(std::uint64_t round) {
   }
   if (readers_.empty()) return;
   auto const place = mesh.place(number, 1, round);
-  auto* const slot = mesh.begin_push(*comm_.engine, place);
+  auto* const slot = mesh.begin_push(engine(), place);
   for (int step = 1; step < comm_.size; ++step) {
     int const owner = after(step);
     if (bytes_of(owner) <= round * part || standing(owner) != Standing::agreed) continue;
     auto const bytes = std::min(part, bytes_of(owner) - round * part);
     auto const* const from = send_ + offsets_[static_cast<std::size_t>(owner)] + round * part;
-    comm_.engine->submit(Lane::up, CopyOp{slot + static_cast<std::uint64_t>(step - 1) * part, from, bytes});
+    engine().submit(Lane::up, CopyOp{slot + static_cast<std::uint64_t>(step - 1) * part, from, bytes});
     comm_.stats.bytes_up += bytes;
   }
-  mesh.end_push(*comm_.engine, place, readers_);
+  mesh.end_push(engine(), place, readers_);
   ++comm_.stats.chunks_up;
 }
 
@@ -82,22 +81,22 @@ void ReduceScatterv::pull_round(std::uint64_t round) {
   bases[comm_.rank] = {send_ + offsets_[static_cast<std::size_t>(comm_.rank)] + round * part, 0};
   for (int step = 1; step < comm_.size; ++step) {
     // The writer before(step) is `step` behind, so this rank's part is its (step - 1)th.
-    auto const* const slot = mesh.begin_pull(*comm_.engine, before(step), place);
+    auto const* const slot = mesh.begin_pull(engine(), before(step), place);
     bases[before(step)] = {slot + static_cast<std::uint64_t>(step - 1) * part, 0};
     comm_.stats.bytes_down += bytes;
   }
   host::RowSum const types{dtype_, dtype_, dtype_, false, false};
-  auto* const out = (result_.empty() ? recv_ : result_.data()) + round * part;
-  comm_.engine->submit(
-      Lane::down, SumRowsOp{types, bases, terms_.data(), first_.data(), 1, bytes / size_of(dtype_), out, 0, nullptr});
-  for (int step = 1; step < comm_.size; ++step) mesh.end_pull(*comm_.engine, before(step));
+  auto* const out = (result_ == nullptr ? recv_ : static_cast<std::byte*>(result_.get())) + round * part;
+  engine().submit(Lane::down,
+                  SumRowsOp{types, bases, terms_.data(), first_.data(), 1, bytes / size_of(dtype_), out, 0, nullptr});
+  for (int step = 1; step < comm_.size; ++step) mesh.end_pull(engine(), before(step));
 }
 
 bool ReduceScatterv::submit() {
   if (!all_read()) return false;
   if (any_refused()) {  // void on all ranks
     settle_all();
-    comm_.engine->seal();
+    engine().seal();
     return true;
   }
   // A mismatch concerns its pair: what this rank owes to ranks that agree with it goes out all the same, or their sums
@@ -105,7 +104,7 @@ bool ReduceScatterv::submit() {
   for (int step = 1; step < comm_.size; ++step) {
     int const peer = after(step);
     if (standing(peer) == Standing::mismatched) {
-      comm_.mesh->count_push(*comm_.engine, peer, terms(peer).chunks);
+      comm_.mesh->count_push(engine(), peer, terms(peer).chunks);
     } else if (!all_agreed()) {
       comm_.mesh->drop(peer, card(peer));
     }
@@ -120,12 +119,12 @@ bool ReduceScatterv::submit() {
     push_round(round);
     if (all_agreed()) pull_round(round);
   }
-  comm_.engine->seal();
+  if (result_ != nullptr && all_agreed()) {
+    side().fence(Lane::up, Lane::down, comm_.rank);  // all of the input was read
+    engine().submit(Lane::down, CopyOp{recv_, static_cast<std::byte*>(result_.get()), bytes_of(comm_.rank)});
+  }
+  engine().seal();
   return true;
-}
-
-void ReduceScatterv::conclude() {
-  if (!result_.empty()) std::memcpy(recv_, result_.data(), result_.size());
 }
 
 }  // namespace davit::detail

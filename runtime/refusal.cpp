@@ -13,6 +13,7 @@ Refusal::Refusal(CommunicatorState& comm, std::uint32_t call, std::string text) 
 
 bool Refusal::advance() {
   moved_ = false;
+  if (comm_.has_enqueued()) return false;  // the peers will write this rank's credits
   auto& mesh = *comm_.mesh;
   for (int peer = 0; peer < comm_.size; ++peer) {
     // All rings before the reason is written: it is shared by them.
@@ -26,6 +27,7 @@ bool Refusal::advance() {
     Card card{};
     card.flags = kCardRefused;
     mesh.post(peer, number, card);
+    mesh.lose_step(peer);
     mesh.done_with_card(peer, number);  // the peer's own card of this call will not be looked at
     comm_.stats.bytes_cards += sizeof(Card);
   }
@@ -33,6 +35,7 @@ bool Refusal::advance() {
 }
 
 void Refusal::awaited(std::vector<int>& peers) const {
+  comm_.awaited_by_enqueued(peers);
   for (int peer = 0; peer < comm_.size; ++peer) {
     if (peer != comm_.rank && !comm_.mesh->can_post(peer, number)) peers.push_back(peer);
   }

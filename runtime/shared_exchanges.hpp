@@ -13,8 +13,10 @@ namespace davit::detail {
 class Allgatherv final : public Call {
  public:
   /// @param send this rank's block; null in place. @param recv checked.
-  Allgatherv(CommunicatorState& comm, std::byte const* send, std::uint64_t send_bytes, Dtype send_dtype,
+  Allgatherv(CommunicatorState& comm, Side& side, std::byte const* send, std::uint64_t send_bytes, Dtype send_dtype,
              Blocks const& recv);
+  Allgatherv(Allgatherv const&) = delete;  // recv_ refers to its own
+  Allgatherv& operator=(Allgatherv const&) = delete;
 
  private:
   [[nodiscard]] Card terms(int peer) const override;
@@ -26,6 +28,8 @@ class Allgatherv final : public Call {
   std::byte const* send_;
   std::uint64_t send_bytes_;
   Dtype send_dtype_;
+  std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> displs_;
   Blocks recv_;
   std::vector<int> readers_;
 };
@@ -34,14 +38,14 @@ class Allgatherv final : public Call {
 /// different counts still know where to look.
 class ReduceScatterv final : public Call {
  public:
-  ReduceScatterv(CommunicatorState& comm, std::byte const* send, std::byte* recv, Counts counts, Dtype dtype);
+  ReduceScatterv(CommunicatorState& comm, Side& side, std::byte const* send, std::byte* recv, Counts counts,
+                 Dtype dtype);
 
  private:
   [[nodiscard]] Card terms(int peer) const override;
   [[nodiscard]] std::string explain(std::uint64_t mine, std::uint64_t theirs) const override;
   bool open() override;
   bool submit() override;
-  void conclude() override;
   void push_round(std::uint64_t round);
   void pull_round(std::uint64_t round);
   [[nodiscard]] std::uint64_t bytes_of(int owner) const noexcept;
@@ -49,10 +53,10 @@ class ReduceScatterv final : public Call {
 
   std::byte const* send_;
   std::byte* recv_;
-  Counts counts_;
+  std::vector<std::int64_t> counts_;
   Dtype dtype_;
   std::vector<std::uint64_t> offsets_;  ///< of each owner's block in `send`, in bytes
-  std::vector<std::byte> result_;       ///< in place: until all of the input has been read
+  std::shared_ptr<void> result_;        ///< in place: until all of the input has been read
   std::vector<RowTerm> terms_;
   std::vector<std::uint32_t> first_;
   std::vector<RowBase> bases_;  ///< `size` a round

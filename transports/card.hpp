@@ -61,6 +61,8 @@ enum class Operation : std::uint16_t {
 inline constexpr std::uint16_t kCardRefused = 1;   ///< the writer takes no part; its reason stands in the outbox
 inline constexpr std::uint16_t kCardReadable = 2;  ///< the block sent lies where the reader can copy it from itself
 inline constexpr std::uint16_t kCardReads = 4;     ///< the writer can copy blocks from where they lie
+inline constexpr std::uint16_t kCardDevice =
+    8;  ///< a GPU pushes: if its rank fails, what it was to push runs out as it is
 
 /// One card: a cache line. `number` is stored last, with release; a card is written over only when it was read.
 struct alignas(64) Card {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -33,6 +34,17 @@ void Mesh::adopt(int peer, Mapping mapping, SegmentTicket const& ticket) {
   of(peer).pid = ticket.pid;
   of(peer).watch = ProcessWatch::of(ticket.pid);
 }
+
+int Mesh::claim_device(std::uint64_t identity) noexcept {
+  auto const word = [this](int rank) { return std::atomic_ref(of(rank).outbox.header().device); };
+  word(rank_).store(identity);  // sequentially consistent, as the loads: see above
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank_ && word(peer).load() == identity) return peer;
+  }
+  return -1;
+}
+
+void Mesh::release_device() noexcept { std::atomic_ref(own_.header().device).store(0); }
 
 void Mesh::mark_prepared() noexcept {
   segment_.close_descriptor();
@@ -78,11 +90,17 @@ Card const* Mesh::card(int peer, std::uint32_t number) noexcept {
   auto& there = of(peer);
   auto const& card = there.outbox.card(rank_, number);
   if (load_acquire(card.number) != number) return nullptr;
+  there.in_step = true;
   if (there.pulled != card.base) {
     there.pulled = card.base;
     store_release(there.outbox.credit(rank_).chunks, card.base);
   }
   return &card;
+}
+
+Card const* Mesh::late_card(int peer, std::uint32_t number) const noexcept {
+  auto const& card = of(peer).outbox.card(rank_, number);
+  return load_acquire(card.number) == number ? &card : nullptr;
 }
 
 void Mesh::done_with_card(int peer, std::uint32_t number) noexcept {
@@ -165,7 +183,7 @@ std::optional<Trouble> Mesh::trouble(int peer, bool look_for_death) const {
   auto const name = "rank " + std::to_string(peer);
   switch (there.outbox.state()) {
     case OutboxState::failed:
-      return failure_of(peer, there.outbox.header());
+      return failure(peer);
     case OutboxState::closed:
       return Trouble{peer, name + " has destroyed its communicator"};
     case OutboxState::created:
@@ -176,6 +194,12 @@ std::optional<Trouble> Mesh::trouble(int peer, bool look_for_death) const {
     return Trouble{peer, name + " (process " + std::to_string(there.pid) + ") has died"};
   }
   return std::nullopt;
+}
+
+std::optional<Trouble> Mesh::failure(int peer) const {
+  auto const& outbox = of(peer).outbox;
+  if (outbox.state() != OutboxState::failed) return std::nullopt;
+  return failure_of(peer, outbox.header());
 }
 
 void Mesh::set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept {

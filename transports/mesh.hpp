@@ -45,6 +45,14 @@ class Mesh {
     mark_prepared();
   }
   [[nodiscard]] bool prepared() const noexcept { return prepared_; }
+  /// A rank's whole outbox, its own too.
+  [[nodiscard]] Mapping const& mapping(int rank) const noexcept { return of(rank).outbox.mapping(); }
+  /// Whether a rank has yet to reserve its slots.
+  [[nodiscard]] bool lacks_slots(int rank) const noexcept { return of(rank).outbox.state() == OutboxState::created; }
+  /// Says which GPU this rank has taken. @returns a peer that has said the same, or -1. Of two ranks that say
+  /// it at once, at least one is told of the other.
+  [[nodiscard]] int claim_device(std::uint64_t identity) noexcept;
+  void release_device() noexcept;
 
   // --- Cards. A call posts one to each peer, and is done with the peer's once it knows what it says.
 
@@ -57,6 +65,12 @@ class Mesh {
   /// The peer's card of a call, or null if it has not come. Also makes good for calls of the peer that this rank
   /// refused: their chunks count as credited.
   [[nodiscard]] Card const* card(int peer, std::uint32_t number) noexcept;
+  /// The same without making good: for calls whose chunks this rank has counted already.
+  [[nodiscard]] Card const* late_card(int peer, std::uint32_t number) const noexcept;
+  /// Whether all that this rank refused was made good, so that the next call's places are known without a card.
+  [[nodiscard]] bool in_step(int peer) const noexcept { return of(peer).in_step; }
+  /// This rank has refused a call.
+  void lose_step(int peer) noexcept { of(peer).in_step = false; }
   /// The peer may write over its cards up to `number`.
   void done_with_card(int peer, std::uint32_t number) noexcept;
 
@@ -90,6 +104,8 @@ class Mesh {
 
   /// Why nothing more will come from a peer, if so. One system call where `look_for_death`.
   [[nodiscard]] std::optional<Trouble> trouble(int peer, bool look_for_death) const;
+  /// What a peer's header says, if it has failed.
+  [[nodiscard]] std::optional<Trouble> failure(int peer) const;
   /// Tells the peers that this rank is out. Local; returns when nobody reads this rank's buffers any more, which takes
   /// as long as a copy that is under way.
   void set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept;
@@ -107,6 +123,7 @@ class Mesh {
     // What its credit line said when it was last looked at: as long as that is enough, the line stays in its cache.
     std::uint32_t credited;
     std::uint32_t cards_done;
+    bool in_step = true;
     int pid = 0;
     std::shared_ptr<ProcessWatch const> watch;
   };

@@ -36,6 +36,7 @@ struct OutboxHeader {
   std::uint64_t nonce;  ///< of the segment's ticket
   std::uint64_t magic;  ///< names layout and version
   Geometry geometry;
+  std::uint64_t device;             ///< identity of the GPU that the owner has taken, 0 without
   alignas(64) std::uint32_t state;  ///< OutboxState; the words below are written before it says failed
   std::int32_t culprit;             ///< rank that made this one fail, -1 if none
   std::uint32_t number;             ///< of the call that failed
@@ -62,7 +63,7 @@ struct Trouble {
 
 class Outbox {
  public:
-  static constexpr std::uint64_t kMagic = 0x3130'7469'7661'64ULL;
+  static constexpr std::uint64_t kMagic = 0x3230'7469'7661'64ULL;
 
   Outbox() = default;
   /// A view of a mapped outbox; `mapping` is kept alive by it.
@@ -71,6 +72,7 @@ class Outbox {
   /// Owner, once: writes the header, and fills the rings so that no number from `first_number` on seems to be there.
   void initialise(std::uint64_t nonce, std::uint32_t first_number, std::uint32_t first_chunk) noexcept;
 
+  [[nodiscard]] Mapping const& mapping() const noexcept { return mapping_; }
   [[nodiscard]] OutboxHeader& header() const noexcept;
   [[nodiscard]] OutboxState state() const noexcept { return static_cast<OutboxState>(load_acquire(header().state)); }
   void set_state(OutboxState state) const noexcept { store_release(header().state, static_cast<std::uint32_t>(state)); }

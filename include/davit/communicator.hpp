@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,7 @@
 #include "davit/options.hpp"
 #include "davit/request.hpp"
 #include "davit/stats.hpp"
+#include "davit/stream.hpp"
 
 namespace davit {
 
@@ -53,7 +55,14 @@ class DAVIT_EXPORT SharedBuffer {
 /// - *Collective*: every method so marked is called by all ranks in the same order, as MPI asks. One thread at a time
 ///   inside a communicator (a second one is a UsageError on that thread alone); different communicators may be used by
 ///   different threads at once.
-/// - *Buffers* are host memory. Null is fine where all counts are zero. Gaps between blocks stay untouched.
+/// - *Buffers* are host, device, managed or registered memory; ranks may differ, and one communicator may see both. On
+///   one rank, if one buffer of a call is on a GPU, the others must be where that GPU reaches them: not pageable host
+///   memory (UsageError). Null is fine where all counts are zero. Gaps between blocks stay untouched.
+/// - *Streams*: without one a call blocks until the buffers may be reused, and takes no notice of what streams hold:
+///   synchronise first. With one it enqueues and returns: it starts after what the stream holds, later work on the
+///   stream starts after it and may overwrite the input; its result counts once status() has returned or a later call
+///   without a stream has. Same order on all ranks, over all communicators that share ranks. It needs prepare() with a
+///   GPU chosen. Whether ranks agree is found out later, and where they do not the communicator fails.
 /// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; where a count is zero the
 ///   displacement means nothing. Only the bytes of a pair must agree, not its dtypes.
 /// - *Errors*: davit/error.hpp. Arguments are checked before anything moves; the rank at fault raises UsageError, the
@@ -97,9 +106,18 @@ class DAVIT_EXPORT Communicator {
   [[nodiscard]] std::uint32_t calls() const;
 
   /// Collective: reserves and binds the slots, so that nonblocking calls may follow; the first blocking call does it
-  /// too.
-  /// @throws SystemError naming bytes needed and free where the slots do not fit; the others get PeerError.
+  /// too. Where the program has chosen a GPU (Options::device, or a current CUDA context) it is made ready as well, so
+  /// that calls on streams may follow: context, kernels, registration of the slots. May be called again, after
+  /// choosing.
+  /// @throws SystemError naming bytes needed and free where the slots do not fit, or what CUDA said; UsageError where
+  /// two ranks have chosen one GPU and Options::allow_shared_gpu is not set. The others get PeerError.
   void prepare();
+  /// Local: the GPU that this rank's calls use, or that it had best use: Options::device, the program's current one,
+  /// else by its place among the node's ranks. -1 where there is none. Chooses nothing: give it to cudaSetDevice.
+  /// @throws SystemError where a GPU is there but cannot be used; UsageError if Options::device is not there.
+  [[nodiscard]] int device() const;
+  /// Local, never waits: whether all calls on streams have run. @throws what one of them met.
+  [[nodiscard]] bool status();
   /// Collective: returns when all ranks have called it.
   void barrier();
   /// Collective: ranks of equal `color` (>= 0) get a communicator of their own, ordered by `key`, then rank; `color <
@@ -115,6 +133,9 @@ class DAVIT_EXPORT Communicator {
   /// rank i receives from j is what it sends to j.
   void alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,  //
                  void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+  /// The same on a stream: enqueued. The spans are copied. Launches no kernel but for the block that this rank keeps.
+  void alltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,  //
+                 void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype, Stream stream);
   /// Local: posts an alltoallv; the spans are copied, the buffers are not.
   /// @throws UsageError before prepare(); the other ranks get PeerError at this call.
   [[nodiscard]] Request ialltoallv(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,
@@ -123,16 +144,17 @@ class DAVIT_EXPORT Communicator {
   [[nodiscard]] Plan alltoallv_init(void const* send, Counts send_counts, Counts send_displs, Dtype send_dtype,
                                     void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
 
-  /// Collective, blocking: every rank's `send` (`send_count` elements) into block r of every rank's `recv`. In one
-  /// step: each rank writes once, the others read. `in_place`: the own block already stands in `recv`.
+  /// Collective, blocking or on a stream: every rank's `send` (`send_count` elements) into block r of every rank's
+  /// `recv`. In one step: each rank writes once, the others read. `in_place`: the own block already stands in `recv`.
   void allgatherv(void const* send, std::int64_t send_count, Dtype send_dtype,  //
-                  void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype);
+                  void* recv, Counts recv_counts, Counts recv_displs, Dtype recv_dtype,
+                  std::optional<Stream> stream = {});
 
-  /// Collective, blocking: element-wise sum over the ranks of `send` (the sum of `counts` elements, the same counts on
-  /// all ranks); block r, `counts[r]` elements, goes to rank r's `recv`. f32, f16 or bf16; added in f32, rank rising,
-  /// rounded once. `in_place`: input in `recv`, result at its start. `recv` holds `counts[rank()]` elements, all with
-  /// `in_place`.
-  void reduce_scatterv(void const* send, void* recv, Counts counts, Dtype dtype);
+  /// Collective, blocking or on a stream: element-wise sum over the ranks of `send` (the sum of `counts` elements, the
+  /// same counts on all ranks); block r, `counts[r]` elements, goes to rank r's `recv`. f32, f16 or bf16; added in f32,
+  /// rank rising, rounded once. `in_place`: input in `recv`, result at its start. `recv` holds `counts[rank()]`
+  /// elements, all with `in_place`.
+  void reduce_scatterv(void const* send, void* recv, Counts counts, Dtype dtype, std::optional<Stream> stream = {});
 
   /// Typed form of alltoallv, for element types that davit has a Dtype for.
   template <class T>

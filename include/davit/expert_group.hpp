@@ -4,7 +4,8 @@
 /// the ranks of their experts) and combine (results back to the tokens' owners, summed).
 ///
 /// Notation: R ranks, E experts, L experts on this rank, T tokens on this rank (0 to C), C `max_tokens`, K `top_k`,
-/// H `hidden`. All arrays are row-major host memory.
+/// H `hidden`. All arrays are row-major. Rows may lie in host memory or on the GPU (see Communicator); counts are on
+/// the host.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,7 @@ struct Allocator {
   std::function<void(void* data, std::size_t bytes)> deallocate;
 };
 
-/// Settings of an ExpertGroup; equal on all ranks but for `allocator`.
+/// Settings of an ExpertGroup; equal on all ranks but for the allocators.
 struct ExpertGroupOptions {
   std::int64_t experts = 0;     ///< E, 1 to 2^20; rank r holds a contiguous block, the first E mod R ranks one more
   std::int64_t top_k = 0;       ///< K, 1 to 1024; may be above E
@@ -67,7 +68,23 @@ struct ExpertGroupOptions {
   std::optional<Dtype> partial_dtype{};  ///< of partial sums; unset: `dtype`
   int reduce_group = 0;                  ///< ranks of a reduction group; 0: the node's ranks
   int routings = 8;                      ///< A, routings that may be alive at once
-  Allocator allocator{};                 ///< unset: memory that the group keeps and uses again
+  Allocator allocator{};                 ///< of host memory; unset: memory that the communicator keeps and uses again
+  Allocator device_allocator{};          ///< the same on the GPU
+};
+
+/// Where received rows live.
+enum class Space : std::uint8_t {
+  automatic,  ///< on the GPU with a stream or where x is there, else on the host
+  host,
+  device  ///< for a rank without tokens, whose x may be null
+};
+
+/// Choices of a batch in memory of the GPU. [T, K] each.
+struct DeviceChoices {
+  void const* ids = nullptr;
+  Dtype id_dtype = i32;  ///< i32 or i64
+  float const* weights = nullptr;
+  std::int64_t tokens = 0;  ///< T
 };
 
 /// An array of byte rows that travels with the tokens: [T, row_bytes].
@@ -84,6 +101,8 @@ struct DispatchOptions {
   std::size_t row_bytes = 0;   ///< of x; 0: hidden * size_of(dtype)
   std::span<RowArray const> payloads{};  ///< moved beside x, block scales for instance; 7 at most
   bool global_ids = false;               ///< received ids number all experts instead of this rank's
+  Space space = Space::automatic;        ///< of the received rows, unless the caller gives the memory
+  std::optional<Stream> stream{};        ///< enqueued on it, instead of blocking
 };
 
 /// Choices of one combine. Weighting and reduce must be equal on all ranks; the rest concerns this rank alone.
@@ -94,6 +113,7 @@ struct CombineOptions {
   Reduce reduce = Reduce::grouped;
   std::optional<Dtype> out_dtype{};  ///< unset: the group's dtype
   void const* bias = nullptr;        ///< [T, H] of the output's dtype, added last; null: none
+  std::optional<Stream> stream{};    ///< enqueued on it, instead of blocking
 };
 
 /// Number of rows, and who sent them to which of this rank's experts. Views into the routing's plan; they live as long
@@ -113,7 +133,8 @@ struct ReceiveInto {
   std::span<void* const> payloads{};
 };
 
-/// What a dispatch brought. Move-only; owns its rows unless the caller gave the memory.
+/// What a dispatch brought. Move-only; owns its rows unless the caller gave the memory. Rows of an enqueued dispatch
+/// are there for later work on its stream; drop a Received only when work on other streams has done with it.
 class DAVIT_EXPORT Received {
  public:
   Received() noexcept = default;
@@ -187,17 +208,20 @@ class DAVIT_EXPORT ExpertGroup {
   /// max_tokens, sizes that do not fit, or more than `routings` alive; the other ranks get PeerError.
   [[nodiscard]] Routing route(std::span<std::int32_t const> ids, std::span<float const> weights);
   [[nodiscard]] Routing route(std::span<std::int64_t const> ids, std::span<float const> weights);
+  /// The same from the GPU. Blocking too, since the host must know the counts; with a stream it first waits for what
+  /// that holds, under the deadline.
+  [[nodiscard]] Routing route(DeviceChoices const& choices, std::optional<Stream> stream = {});
 
-  /// Collective, blocking: moves row t of `x` [T, row_bytes] (and of each payload) to every rank that holds one of
-  /// token t's experts, once, and lays it out there. @throws UsageError for a routing of another group; MismatchError
-  /// where ranks' row widths differ.
+  /// Collective, blocking or on a stream: moves row t of `x` [T, row_bytes] (and of each payload) to every rank that
+  /// holds one of token t's experts, once, and lays it out there. @throws UsageError for a routing of another group;
+  /// MismatchError where ranks' row widths differ.
   [[nodiscard]] Received dispatch(Routing& routing, void const* x, DispatchOptions const& options = {});
   /// The same into the caller's memory.
   [[nodiscard]] Received dispatch(Routing& routing, void const* x, ReceiveInto const& into,
                                   DispatchOptions const& options = {});
 
-  /// Collective, blocking: the experts' results `rows` [rows of the layout, H] of `dtype` back to the owners: `out` [T,
-  /// H]. Padding rows are never read. `rows` and `out` must not overlap (not checked).
+  /// Collective, blocking or on a stream: the experts' results `rows` [rows of the layout, H] of `dtype` back to the
+  /// owners: `out` [T, H]. Padding rows are never read. `rows` and `out` must not overlap (not checked).
   void combine(Routing& routing, void const* rows, void* out, CombineOptions const& options = {});
 
  private:

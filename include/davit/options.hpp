@@ -52,6 +52,8 @@ struct DAVIT_EXPORT Environment {
   /// DAVIT_NODES: comma-separated node numbers, one for each rank of the world, to pretend nodes in tests. Default:
   /// none.
   std::vector<int> const nodes;
+  /// DAVIT_ALLOW_SHARED_GPU: 1 lets several ranks use one GPU, which is slow; 0 refuses it. Default 0.
+  bool const allow_shared_gpu;
   /// DAVIT_LOG: error, warn, info or debug: what reaches the log sink. Default warn.
   LogLevel const log;
 };
@@ -60,7 +62,8 @@ struct DAVIT_EXPORT Environment {
 /// one cannot be read; the first communicator therefore refuses, not some later call.
 [[nodiscard]] DAVIT_EXPORT Environment const& environment();
 
-/// Options of one communicator; each starts from the environment and must be equal on all ranks but for `timeout`.
+/// Options of one communicator; each starts from the environment and must be equal on all ranks but for the timeouts,
+/// `device`, `allow_shared_gpu` and `name`.
 struct Options {
   /// Deadline of every wait of the communicator.
   std::chrono::milliseconds timeout = environment().timeout;
@@ -71,6 +74,11 @@ struct Options {
   std::size_t slot_bytes = environment().slot_bytes;
   int slots = environment().slots;
   HostOrder host_order = environment().host_order;
+  /// The GPU of this rank, as CUDA counts them; -1: the one that the program has made current at prepare(), else the
+  /// one that holds the buffers of the first call with such.
+  int device = -1;
+  /// Whether other ranks may use this rank's GPU too.
+  bool allow_shared_gpu = environment().allow_shared_gpu;
   /// Appears in messages; "world" or so. Split and dup append to it.
   std::string name = "comm";
 };

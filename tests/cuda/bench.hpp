@@ -19,14 +19,14 @@ class CudaBench final : public EngineBench {
  public:
   static constexpr std::size_t kBytes = std::size_t{32} << 20;
 
-  explicit CudaBench(cuda::EngineSettings const& settings = {})
-      : segment_(Segment::create("/dev/shm", kBytes)), device_(cuda::device_memory(0, kBytes)) {
+  explicit CudaBench(DeviceEngineSettings const& settings = {})
+      : segment_(Segment::create("/dev/shm", kBytes)), device_(cuda::backend().device_memory(0, kBytes)) {
     segment_.reserve(0, kBytes);
-    registration_ = cuda::register_memory(0, segment_.mapping(), kBytes);
-    engine_ = cuda::make_cuda_engine(0, settings);
+    registration_ = cuda::backend().register_memory(0, segment_.mapping(), kBytes);
+    engine_ = cuda::backend().make_engine(0, settings);
   }
 
-  cuda::DeviceEngine& engine() override { return *engine_; }
+  DeviceEngine& engine() override { return *engine_; }
   void drop_engine() { engine_.reset(); }
   std::byte* buffer(std::size_t bytes) override { return device_.get() + take(device_used_, bytes); }
   std::byte* shared(std::size_t bytes) override { return segment_.mapping().get() + take(shared_used_, bytes); }
@@ -57,13 +57,13 @@ class CudaBench final : public EngineBench {
   std::shared_ptr<std::byte> device_;
   std::shared_ptr<void> registration_;
   cuda::Stream stream_;
-  std::unique_ptr<cuda::DeviceEngine> engine_;
+  std::unique_ptr<DeviceEngine> engine_;
   std::size_t device_used_ = 0;
   std::size_t shared_used_ = 0;
 };
 
 /// Seals, and waits until all has run. Fails the test, and abandons, where that takes too long.
-inline void finish(cuda::DeviceEngine& engine, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+inline void finish(DeviceEngine& engine, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
   engine.seal();
   auto const deadline = std::chrono::steady_clock::now() + limit;
   while (!engine.idle()) {

@@ -33,21 +33,21 @@ int main() {
   std::vector<int> const heap(100);
   bool fine = true;
   auto const are_pageable = [&] {
-    return cuda::memory_place(&local).kind == cuda::MemoryKind::pageable &&
-           cuda::memory_place(heap.data()).kind == cuda::MemoryKind::pageable;
+    return cuda::backend().place(&local).kind == davit::MemoryKind::pageable &&
+           cuda::backend().place(heap.data()).kind == davit::MemoryKind::pageable;
   };
   fine = expect(are_pageable(), "host memory is pageable") && fine;
-  fine = expect(cuda::current_device_if_chosen() == -1, "nobody has chosen a GPU") && fine;
+  fine = expect(cuda::backend().current_device_if_chosen() == -1, "nobody has chosen a GPU") && fine;
   fine = expect(!has_loaded_driver(), "asking about memory does not load the driver") && fine;
   try {
-    int const devices = cuda::device_count();
+    int const devices = cuda::backend().device_count();
     std::printf("%d GPU(s); the driver is %s\n", devices, has_loaded_driver() ? "loaded now" : "not there");
-    fine = expect(devices > 0 || cuda::device_count() == 0, "no GPU stays no GPU") && fine;
+    fine = expect(devices > 0 || cuda::backend().device_count() == 0, "no GPU stays no GPU") && fine;
     fine = expect(are_pageable(), "host memory is pageable, still") && fine;
-    fine = expect(cuda::current_device_if_chosen() == -1, "counting GPUs chooses none") && fine;
+    fine = expect(cuda::backend().current_device_if_chosen() == -1, "counting GPUs chooses none") && fine;
     if (devices == 0) {
       try {
-        static_cast<void>(cuda::make_cuda_engine(0));
+        static_cast<void>(cuda::backend().make_engine(0, {}));
         fine = expect(false, "an engine without a GPU is refused");
       } catch (std::exception const& error) {
         std::printf("an engine is refused: %s\n", error.what());

@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, EngineConformance,
 
 class CudaEngineTest : public testing::Test {
  protected:
-  [[nodiscard]] cuda::DeviceEngine& engine() { return bench_.engine(); }
+  [[nodiscard]] DeviceEngine& engine() { return bench_.engine(); }
   [[nodiscard]] Counter* counter(std::uint32_t value = 0) {
     auto* const made = reinterpret_cast<Counter*>(bench_.shared(64));
     store_release(*made, value);

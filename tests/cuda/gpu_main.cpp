@@ -11,12 +11,12 @@
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   try {
-    int const devices = davit::cuda::device_count();
+    int const devices = davit::cuda::backend().device_count();
     if (devices == 0) {
       std::fprintf(stderr, "SKIPPED: NO GPU HERE, nothing was tested\n");
       return 77;
     }
-    auto const facts = davit::cuda::device_facts(0);
+    auto const facts = davit::cuda::backend().facts(0);
     std::printf("%d GPU(s), the first: %s at %s, compute capability %d.%d\n", devices, facts.name.c_str(),
                 facts.pci_address.c_str(), facts.major, facts.minor);
   } catch (std::exception const& error) {

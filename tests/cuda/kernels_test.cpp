@@ -20,7 +20,7 @@ constexpr std::size_t kMargin = 64;
 
 class CudaKernels : public testing::Test {
  protected:
-  [[nodiscard]] cuda::DeviceEngine& engine() { return bench_.engine(); }
+  [[nodiscard]] DeviceEngine& engine() { return bench_.engine(); }
   [[nodiscard]] std::size_t below(std::size_t bound) {
     return static_cast<std::size_t>(random_.between(0, static_cast<std::int64_t>(bound) - 1));
   }

@@ -67,7 +67,7 @@ double rate(std::vector<Direction const*> const& directions, std::size_t chunk) 
 void print_copies() {
   auto segment = Segment::create("/dev/shm", 2 * kLargest);
   segment.reserve(0, 2 * kLargest);
-  auto const registration = cuda::register_memory(seat().device, segment.mapping(), 2 * kLargest);
+  auto const registration = cuda::backend().register_memory(seat().device, segment.mapping(), 2 * kLargest);
   cuda::DeviceGuard const guard(seat().device);
   cuda::DeviceMemory const memory(2 * kLargest);
   DAVIT_CUDA_CHECK(cudaMemset(memory.get(), 1, 2 * kLargest));
@@ -148,7 +148,7 @@ int run() {
     if (seat().rank == 0) std::fprintf(stderr, "SKIPPED: %s, nothing was measured\n", seat().why_not.c_str());
     return 77;
   }
-  auto const facts = cuda::device_facts(seat().device);
+  auto const facts = cuda::backend().facts(seat().device);
   std::printf("rank %d of %d: %s at %s%s\n", seat().rank, seat().ranks, facts.name.c_str(), facts.pci_address.c_str(),
               seat().is_shared ? ", SHARED: the figures mean little" : "");
   print_copies();

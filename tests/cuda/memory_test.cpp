@@ -11,26 +11,23 @@
 namespace davit::test {
 namespace {
 
-using cuda::memory_place;
-using cuda::MemoryKind;
-
 TEST(CudaMemory, TellsKindsApart) {
   int local = 0;
-  EXPECT_EQ(memory_place(&local).kind, MemoryKind::pageable);
-  EXPECT_EQ(memory_place(nullptr).kind, MemoryKind::pageable);
-  auto const device = cuda::device_memory(0, 4096);
-  auto const pinned = cuda::pinned_memory(0, 4096);
+  EXPECT_EQ(cuda::backend().place(&local).kind, MemoryKind::pageable);
+  EXPECT_EQ(cuda::backend().place(nullptr).kind, MemoryKind::pageable);
+  auto const device = cuda::backend().device_memory(0, 4096);
+  auto const pinned = cuda::backend().pinned_memory(0, 4096);
   void* managed = nullptr;
   DAVIT_CUDA_CHECK(cudaMallocManaged(&managed, 4096));
   auto const ask = [&] {
-    EXPECT_EQ(memory_place(device.get()).kind, MemoryKind::device);
-    EXPECT_EQ(memory_place(device.get()).device, 0);
-    EXPECT_EQ(memory_place(device.get() + 4095).kind, MemoryKind::device);
-    EXPECT_EQ(memory_place(pinned.get() + 100).kind, MemoryKind::pinned);
-    EXPECT_EQ(memory_place(pinned.get()).device, -1);
-    EXPECT_EQ(memory_place(managed).kind, MemoryKind::managed);
+    EXPECT_EQ(cuda::backend().place(device.get()).kind, MemoryKind::device);
+    EXPECT_EQ(cuda::backend().place(device.get()).device, 0);
+    EXPECT_EQ(cuda::backend().place(device.get() + 4095).kind, MemoryKind::device);
+    EXPECT_EQ(cuda::backend().place(pinned.get() + 100).kind, MemoryKind::pinned);
+    EXPECT_EQ(cuda::backend().place(pinned.get()).device, -1);
+    EXPECT_EQ(cuda::backend().place(managed).kind, MemoryKind::managed);
     std::vector<int> heap(1000);
-    EXPECT_EQ(memory_place(heap.data()).kind, MemoryKind::pageable);
+    EXPECT_EQ(cuda::backend().place(heap.data()).kind, MemoryKind::pageable);
   };
   ask();
   std::thread(ask).join();  // a thread without a context
@@ -38,11 +35,11 @@ TEST(CudaMemory, TellsKindsApart) {
 }
 
 TEST(CudaMemory, LeavesPendingErrorsAlone) {
-  auto const device = cuda::device_memory(0, 64);
+  auto const device = cuda::backend().device_memory(0, 64);
   ASSERT_NE(cudaSetDevice(100000), cudaSuccess);
   int local = 0;
-  static_cast<void>(memory_place(&local));
-  static_cast<void>(memory_place(device.get()));
+  static_cast<void>(cuda::backend().place(&local));
+  static_cast<void>(cuda::backend().place(device.get()));
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
 }
 
@@ -51,23 +48,23 @@ TEST(CudaMemory, RegistrationEndsWithItsLastUser) {
   auto segment = Segment::create("/dev/shm", bytes);
   segment.reserve(0, bytes);
   auto* const begin = segment.mapping().get();
-  EXPECT_EQ(memory_place(begin).kind, MemoryKind::pageable);
+  EXPECT_EQ(cuda::backend().place(begin).kind, MemoryKind::pageable);
   for (int time = 0; time < 2; ++time) {
-    auto first = cuda::register_memory(0, segment.mapping(), bytes);
-    auto second = cuda::register_memory(0, segment.mapping(), bytes);
-    EXPECT_EQ(memory_place(begin + bytes - 1).kind, MemoryKind::pinned);
-    EXPECT_THROW(static_cast<void>(cuda::register_memory(0, segment.mapping(), bytes / 2)), SystemError);
+    auto first = cuda::backend().register_memory(0, segment.mapping(), bytes);
+    auto second = cuda::backend().register_memory(0, segment.mapping(), bytes);
+    EXPECT_EQ(cuda::backend().place(begin + bytes - 1).kind, MemoryKind::pinned);
+    EXPECT_THROW(static_cast<void>(cuda::backend().register_memory(0, segment.mapping(), bytes / 2)), SystemError);
     first.reset();
-    EXPECT_EQ(memory_place(begin).kind, MemoryKind::pinned);
+    EXPECT_EQ(cuda::backend().place(begin).kind, MemoryKind::pinned);
     second.reset();
-    EXPECT_EQ(memory_place(begin).kind, MemoryKind::pageable);
+    EXPECT_EQ(cuda::backend().place(begin).kind, MemoryKind::pageable);
   }
 }
 
 TEST(CudaMemory, RegistrationNamesWhatWasRefused) {
-  auto const device = cuda::device_memory(0, 4096);
+  auto const device = cuda::backend().device_memory(0, 4096);
   try {
-    static_cast<void>(cuda::register_memory(0, device, 4096));  // not host memory
+    static_cast<void>(cuda::backend().register_memory(0, device, 4096));  // not host memory
     ADD_FAILURE() << "no error";
   } catch (SystemError const& error) {
     EXPECT_NE(std::string(error.what()).find("cudaHostRegister of 4096 bytes"), std::string::npos) << error.what();
@@ -77,28 +74,28 @@ TEST(CudaMemory, RegistrationNamesWhatWasRefused) {
 
 TEST(CudaDevices, ThreadsChooseTheirs) {
   std::thread([] {
-    EXPECT_EQ(cuda::current_device_if_chosen(), -1);
+    EXPECT_EQ(cuda::backend().current_device_if_chosen(), -1);
     {
       cuda::DeviceGuard const guard(0);
-      EXPECT_EQ(cuda::current_device_if_chosen(), 0);
+      EXPECT_EQ(cuda::backend().current_device_if_chosen(), 0);
     }
-    EXPECT_EQ(cuda::current_device_if_chosen(), -1) << "the guard leaves a trace";
-    DAVIT_CUDA_CHECK(cudaSetDevice(cuda::device_count() - 1));
-    EXPECT_EQ(cuda::current_device_if_chosen(), cuda::device_count() - 1);
+    EXPECT_EQ(cuda::backend().current_device_if_chosen(), -1) << "the guard leaves a trace";
+    DAVIT_CUDA_CHECK(cudaSetDevice(cuda::backend().device_count() - 1));
+    EXPECT_EQ(cuda::backend().current_device_if_chosen(), cuda::backend().device_count() - 1);
     CudaBench const bench;  // an engine on device 0
-    EXPECT_EQ(cuda::current_device_if_chosen(), cuda::device_count() - 1);
+    EXPECT_EQ(cuda::backend().current_device_if_chosen(), cuda::backend().device_count() - 1);
   }).join();
 }
 
 TEST(CudaDevices, FactsNameTheDevice) {
-  for (int device = 0; device < cuda::device_count(); ++device) {
-    auto const facts = cuda::device_facts(device);
+  for (int device = 0; device < cuda::backend().device_count(); ++device) {
+    auto const facts = cuda::backend().facts(device);
     EXPECT_FALSE(facts.name.empty());
     EXPECT_EQ(facts.pci_address.size(), 12U) << facts.pci_address;
     EXPECT_GE(facts.major, 7);
     EXPECT_TRUE(facts.reaches_host_memory);
   }
-  EXPECT_THROW(static_cast<void>(cuda::device_facts(100000)), SystemError);
+  EXPECT_THROW(static_cast<void>(cuda::backend().facts(100000)), SystemError);
 }
 
 TEST(CudaDevices, HiddenGpusAreNone) { run_child("CudaDevices.DISABLED_Count", {"CUDA_VISIBLE_DEVICES="}, "", 77); }

@@ -22,7 +22,7 @@ Seat find_seat() {
   Seat seat;
   MPI_Comm_rank(MPI_COMM_WORLD, &seat.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &seat.ranks);
-  int const devices = cuda::device_count();
+  int const devices = cuda::backend().device_count();
   if (devices == 0) {
     seat.why_not = "NO GPU HERE";
     return seat;
@@ -59,11 +59,11 @@ Pair::Pair(std::uint32_t slots, std::uint64_t slot_bytes, Mesh::Start start)
   mesh_.prepare([](std::byte*, std::size_t) {});
   barrier();  // all pages are there
   for (int rank = 0; rank < 2; ++rank) {
-    registrations_[rank] = cuda::register_memory(seat().device, mappings_[rank], own.bytes);
+    registrations_[rank] = cuda::backend().register_memory(seat().device, mappings_[rank], own.bytes);
   }
   own_ = Outbox(mappings_[mesh_.rank()], mesh_.geometry());
   peers_ = Outbox(mappings_[1 - mesh_.rank()], mesh_.geometry());
-  engine_ = cuda::make_cuda_engine(seat().device);
+  engine_ = cuda::backend().make_engine(seat().device, {});
   barrier();
 }
 

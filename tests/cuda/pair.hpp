@@ -35,7 +35,7 @@ class Pair {
   Pair(std::uint32_t slots, std::uint64_t slot_bytes, Mesh::Start start);
 
   [[nodiscard]] Mesh& mesh() noexcept { return mesh_; }
-  [[nodiscard]] cuda::DeviceEngine& engine() noexcept { return *engine_; }
+  [[nodiscard]] DeviceEngine& engine() noexcept { return *engine_; }
   [[nodiscard]] int rank() const noexcept { return mesh_.rank(); }
   [[nodiscard]] int peer() const noexcept { return 1 - mesh_.rank(); }
   [[nodiscard]] Outbox const& own() const noexcept { return own_; }
@@ -54,7 +54,7 @@ class Pair {
   std::shared_ptr<void> registrations_[2];
   Outbox own_;
   Outbox peers_;
-  std::unique_ptr<cuda::DeviceEngine> engine_;
+  std::unique_ptr<DeviceEngine> engine_;
 };
 
 /// Polls until `done`. @returns false after the limit.

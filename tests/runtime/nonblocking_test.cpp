@@ -138,7 +138,7 @@ TEST_P(Nonblocking, ProgressesWhileTheProgramIsElsewhere) {
     auto& state = davit::detail::Access::state(comm);
     auto const is_through = [&] {
       auto const held = state.lock();
-      return state.stats.bytes_down == bytes * static_cast<std::uint64_t>(ranks() - 1) && state.engine->idle();
+      return state.stats.bytes_down == bytes * static_cast<std::uint64_t>(ranks() - 1) && state.host.engine().idle();
     };
     auto const end = std::chrono::steady_clock::now() + stretched(std::chrono::seconds(10));
     while (!is_through() && std::chrono::steady_clock::now() < end) {

@@ -30,7 +30,7 @@ void check_elements(SumRows const& sum, std::uintptr_t terms) {
 
 }  // namespace
 
-CudaEngine::CudaEngine(int device, EngineSettings const& settings)
+CudaEngine::CudaEngine(int device, DeviceEngineSettings const& settings)
     : context_(primary_context(device)),
       entered_(context_),
       ring_(settings.index_bytes, settings.patience, stream(Lane::up), stream(Lane::down),
@@ -262,7 +262,7 @@ bool CudaEngine::idle() const noexcept {
 
 std::optional<Blocked> CudaEngine::blocked(Lane lane) const noexcept {
   auto const& queue = of(lane);
-  return queue.is_done ? std::nullopt : queue.held.first_closed();
+  return queue.is_done ? std::nullopt : held_up(lane);
 }
 
 void CudaEngine::release_holds() noexcept {
@@ -288,7 +288,8 @@ bool CudaEngine::run_out() noexcept {
 void CudaEngine::abandon() noexcept {
   for (auto& queue : queues_) queue.pending.clear();
   if (idle()) return;
-  if (!run_out()) {
+  ran_out_ = run_out();
+  if (!ran_out_) {
     ring_.leak();
     scratch_.leak();
   }
@@ -312,15 +313,6 @@ void CudaEngine::end_before(CUstream_st* user) {
   for (auto const& queue : queues_) {
     if (!queue.is_done) DAVIT_CUDA_CHECK(cudaStreamWaitEvent(user, queue.sealed.get(), 0));
   }
-}
-
-std::unique_ptr<DeviceEngine> make_cuda_engine(int device, EngineSettings const& settings) {
-  auto const facts = device_facts(device);
-  if (!facts.reaches_host_memory) {
-    throw SystemError("davit: " + facts.name + " at " + facts.pci_address +
-                      " does not reach host memory at the host's own addresses");
-  }
-  return std::make_unique<CudaEngine>(device, settings);
 }
 
 }  // namespace davit::cuda

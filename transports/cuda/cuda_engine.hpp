@@ -9,12 +9,12 @@
 #include <optional>
 #include <vector>
 
-#include "transports/cuda/cuda_backend.hpp"
 #include "transports/cuda/driver.hpp"
 #include "transports/cuda/handles.hpp"
-#include "transports/cuda/held.hpp"
 #include "transports/cuda/index_ring.hpp"
 #include "transports/cuda/row_kernels.hpp"
+#include "transports/device_backend.hpp"
+#include "transports/held.hpp"
 
 namespace davit::cuda {
 
@@ -22,7 +22,7 @@ namespace davit::cuda {
 /// reaches, and stay until idle(). (Pageable memory works for copies, by blocking the submission.)
 class CudaEngine final : public DeviceEngine {
  public:
-  CudaEngine(int device, EngineSettings const& settings);
+  CudaEngine(int device, DeviceEngineSettings const& settings);
   /// Never hangs: releases what its streams wait for if need be.
   ~CudaEngine() override;
   CudaEngine(CudaEngine const&) = delete;
@@ -51,6 +51,10 @@ class CudaEngine final : public DeviceEngine {
   void begin_after(CUstream_st* stream) override;
   void end_before(CUstream_st* stream) override;
   void release_holds() noexcept override;
+  [[nodiscard]] std::optional<Blocked> held_up(Lane lane) const noexcept override {
+    return of(lane).held.first_closed();
+  }
+  [[nodiscard]] bool ran_out() const noexcept override { return ran_out_; }
   [[nodiscard]] std::uint64_t launches() const noexcept override { return launches_; }
 
  private:
@@ -86,6 +90,7 @@ class CudaEngine final : public DeviceEngine {
   Event start_;  ///< of begin_after
   IndexRing ring_;
   DeviceMemory scratch_;
+  bool ran_out_ = true;
   std::uint64_t launches_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where pointers point to, and memory that GPUs reach.
 #include <dlfcn.h>
+#include <link.h>
 
 #include <atomic>
 #include <map>
@@ -8,7 +9,7 @@
 #include <utility>
 
 #include "davit/error.hpp"
-#include "transports/cuda/cuda_backend.hpp"
+#include "transports/cuda/backend.hpp"
 #include "transports/cuda/driver.hpp"
 #include "transports/cuda/handles.hpp"
 
@@ -23,13 +24,33 @@ struct Questions {
   PFN_cuCtxGetDevice_v2000 context_device;
 };
 
+/// Libraries that the process has loaded, ever.
+unsigned long long loads_so_far() noexcept {
+  unsigned long long loads = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        *static_cast<unsigned long long*>(out) = info->dlpi_adds;
+        return 1;  // the first says it
+      },
+      &loads);
+  return loads;
+}
+
 /// Null as long as nobody has loaded the driver; whoever did has reason to use it, and then it stays loaded.
 Questions const* questions() noexcept {
   static std::atomic<bool> known = false;
   static Questions found{};
   if (known.load(std::memory_order_acquire)) return &found;
+  // Looking a library up takes a microsecond, which a short call on host memory would feel: look again only once
+  // something was loaded.
+  static std::atomic<unsigned long long> loads_seen = 0;
+  auto const loads = loads_so_far();
+  if (loads == loads_seen.load(std::memory_order_relaxed)) return nullptr;
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return nullptr;
+  if (library == nullptr) {
+    loads_seen.store(loads, std::memory_order_relaxed);
+    return nullptr;
+  }
   static std::mutex mutex;
   std::lock_guard const lock(mutex);
   if (known.load(std::memory_order_relaxed)) return &found;
@@ -108,7 +129,7 @@ std::shared_ptr<std::byte> shared_memory(int device, std::size_t bytes) {
 
 }  // namespace
 
-MemoryPlace memory_place(void const* pointer) noexcept {
+MemoryPlace CudaBackend::place(void const* pointer) const noexcept {
   constexpr MemoryPlace host{MemoryKind::pageable, -1};
   auto const* const ask = questions();
   if (ask == nullptr || pointer == nullptr) return host;
@@ -127,7 +148,7 @@ MemoryPlace memory_place(void const* pointer) noexcept {
   return type == CU_MEMORYTYPE_HOST ? MemoryPlace{MemoryKind::pinned, -1} : host;
 }
 
-int current_device_if_chosen() noexcept {
+int CudaBackend::current_device_if_chosen() const noexcept {
   auto const* const ask = questions();
   CUcontext context{};
   CUdevice device = -1;
@@ -135,15 +156,15 @@ int current_device_if_chosen() noexcept {
   return ask->context_device(&device) == CUDA_SUCCESS ? device : -1;
 }
 
-std::shared_ptr<void> register_memory(int device, std::shared_ptr<std::byte> memory, std::size_t bytes) {
+std::shared_ptr<void> CudaBackend::register_memory(int device, std::shared_ptr<std::byte> memory, std::size_t bytes) {
   return std::make_shared<Registered>(device, std::move(memory), bytes);
 }
 
-std::shared_ptr<std::byte> device_memory(int device, std::size_t bytes) {
+std::shared_ptr<std::byte> CudaBackend::device_memory(int device, std::size_t bytes) {
   return shared_memory<DeviceMemory>(device, bytes);
 }
 
-std::shared_ptr<std::byte> pinned_memory(int device, std::size_t bytes) {
+std::shared_ptr<std::byte> CudaBackend::pinned_memory(int device, std::size_t bytes) {
   return shared_memory<PinnedMemory>(device, bytes);
 }
 

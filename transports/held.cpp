@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transports/cuda/held.hpp"
+#include "transports/held.hpp"
 
 #include <algorithm>
 
-namespace davit::cuda {
+namespace davit {
 namespace {
 
 bool is_open(HoldOp const& hold) noexcept { return has_reached(load_acquire(*hold.counter), hold.value); }
@@ -41,4 +41,4 @@ void Held::clear() noexcept {
   prune_at_ = kFirstPrune;
 }
 
-}  // namespace davit::cuda
+}  // namespace davit

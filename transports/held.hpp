@@ -11,7 +11,7 @@
 
 #include "transports/engine.hpp"
 
-namespace davit::cuda {
+namespace davit {
 
 /// Safe to use from several threads: a watcher releases what another thread is stuck in submitting.
 class Held {
@@ -33,4 +33,4 @@ class Held {
   std::size_t prune_at_ = kFirstPrune;
 };
 
-}  // namespace davit::cuda
+}  // namespace davit

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A side of a communicator: an engine, and what collectives need beside it. Every communicator has a host side; one
+/// that has met a GPU has a device side as well. A call is on the side where this rank's buffers are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/row_pool.hpp"
+#include "transports/device_backend.hpp"
+#include "transports/engine.hpp"
+#include "transports/mesh.hpp"
+
+namespace davit::detail {
+
+class Side {
+ public:
+  Side(Side const&) = delete;
+  Side& operator=(Side const&) = delete;
+
+  [[nodiscard]] Engine& engine() noexcept { return *engine_; }
+  [[nodiscard]] Engine const& engine() const noexcept { return *engine_; }
+  /// Where rows live that the engine writes; a call's own temporary memory too. A piece that is dropped may be used by
+  /// what is submitted later to the lane that it was used in.
+  [[nodiscard]] std::shared_ptr<RowPool> const& pool() const noexcept { return pool_; }
+  /// What `then` gets from now on waits for all that `first` holds now. @param rank of this process, for messages.
+  void fence(Lane first, Lane then, int rank);
+
+ protected:
+  Side(std::unique_ptr<Engine> engine, std::shared_ptr<RowPool> pool, Counter* fences);
+  ~Side() = default;
+
+  std::unique_ptr<Engine> engine_;
+
+ private:
+  std::shared_ptr<RowPool> pool_;
+  std::uint32_t fenced_ = 0;
+  Counter* fences_;  ///< one a lane, in memory that the engine reaches
+};
+
+class HostSide final : public Side {
+ public:
+  explicit HostSide(std::unique_ptr<Engine> engine) : Side(std::move(engine), host_pool(), words_.data()) {}
+
+ private:
+  std::array<Counter, 2> words_{};
+};
+
+/// Whether what a GPU's lanes wait for is no longer what it was at the last look.
+class Movement {
+ public:
+  [[nodiscard]] bool since_last_look(DeviceEngine const& engine) noexcept;
+
+ private:
+  std::array<std::optional<Blocked>, 2> seen_{};  ///< by lane
+};
+
+/// The engine on a GPU, the segments that it reaches, and words by which it says how far it has come.
+class DeviceSide final : public Side {
+ public:
+  /// Makes the context if there is none, which may take seconds. @param number of the last call. @throws SystemError.
+  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number, std::chrono::milliseconds patience);
+  /// Never hangs; what the GPU might still touch then stays to the process's end.
+  ~DeviceSide();
+
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] DeviceEngine& device_engine() noexcept { return *device_engine_; }
+  /// Lets the GPU reach a rank's outbox, whose owner must have reserved its slots. Once a rank; then free.
+  /// @throws SystemError.
+  void reach(int rank);
+
+  // --- A call on a stream. What it submits lies between begin() and end().
+
+  void begin(CUstream_st* stream, std::uint32_t number);
+  void end(CUstream_st* stream, std::uint32_t number);
+  /// Whether the stream has come to call `number`; whether it has run.
+  [[nodiscard]] bool has_begun(std::uint32_t number) const noexcept;
+  [[nodiscard]] bool has_ended(std::uint32_t number) const noexcept;
+
+  /// Memory of the host that the engine reaches, the same at each call unless it must grow. @throws SystemError.
+  [[nodiscard]] std::byte* host_memory(std::size_t bytes);
+
+ private:
+  static constexpr std::size_t kWordsBytes = 4096;
+  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number, std::unique_ptr<DeviceEngine> engine,
+             std::shared_ptr<std::byte> words);
+  [[nodiscard]] Counter& word(std::size_t index) const noexcept {
+    return reinterpret_cast<Counter*>(words_.get())[16 * index];  // a cache line each
+  }
+
+  DeviceBackend& backend_;
+  int device_;
+  Mesh& mesh_;
+  DeviceEngine* device_engine_;
+  std::shared_ptr<std::byte> words_;
+  std::shared_ptr<std::byte> host_memory_;
+  std::size_t host_bytes_ = 0;
+  std::vector<std::shared_ptr<void>> registrations_;  ///< of each rank's outbox; null until reached
+};
+
+}  // namespace davit::detail
