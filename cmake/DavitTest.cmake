@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # davit_test(NAME <name> SOURCES <files...> [LINKS <targets...>] [LABELS <labels...>] [TIMEOUT <seconds>])
 #   A GoogleTest program whose ranks are threads; one ctest, labelled `threads` besides LABELS.
+# davit_test_on_devices(<name>)
+#   The same program again, as <name>.device and <name>.mixed, with the ranks' buffers on stand-ins for GPUs.
 # davit_mpi_test(NAME <name> SOURCES <files...> RANKS <n...> [LINKS ...] [LABELS ...] [TIMEOUT <seconds>]
 #                [ENVIRONMENT <k=v...>] [MPIRUN_ARGS <args...>])
 #   A GoogleTest program under mpirun, with tests/mpi_main.cpp as main; one ctest a rank count, `<name>.<n>_ranks`,
@@ -55,6 +57,16 @@ function(davit_test)
   set_tests_properties(${test_NAME} PROPERTIES
     LABELS "threads;${test_LABELS}" TIMEOUT ${test_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "${DAVIT_TEST_ENVIRONMENT}")
+endfunction()
+
+function(davit_test_on_devices name)
+  get_test_property(${name} TIMEOUT timeout)
+  foreach(memory device mixed)
+    add_test(NAME ${name}.${memory} COMMAND ${DAVIT_TEST_LAUNCHER} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}.${memory} PROPERTIES
+      LABELS "threads" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+      ENVIRONMENT "${DAVIT_TEST_ENVIRONMENT};DAVIT_TEST_MEMORY=${memory}")
+  endforeach()
 endfunction()
 
 function(davit_mpi_test)

@@ -37,6 +37,7 @@ bool Call::advance() {
   if (stream_) {
     if (!submitted_) return false;
     if (refused_ || mismatched_) std::rethrow_exception(trouble());
+    for (int step = 1; step < comm_.size && unsettled_ == 0; ++step) comm_.mesh->done_with_card(after(step), number);
     let_go();
     return true;
   }
@@ -47,13 +48,24 @@ bool Call::advance() {
     throw_if_failed(peer);
     comm_.mesh->done_with_card(peer, number);
   }
-  if (refused_ || mismatched_) error = trouble();
+  if (refused_ || mismatched_) {
+    error = trouble();
+    return true;
+  }
+  try {
+    conclude();
+  } catch (Error const&) {
+    error = std::current_exception();
+  }
   return true;
 }
 
-/// All cards are read, or taken for granted.
+/// All cards are read, or taken for granted. The submission may block until peers have submitted as much, and they may
+/// wait until we have read their cards, 64 calls back at most. Such cards are here by now: the peer had to read ours of
+/// that call before we could write this call's, and reads none before it has written its own.
 bool Call::submit_to_device() {
   if (unread_ > 0) return false;
+  comm_.read_late_cards();
   auto& device = *comm_.device;
   for (int peer = 0; peer < comm_.size; ++peer) {
     if (peer != comm_.rank && standing(peer) != Standing::agreed) continue;
@@ -72,7 +84,8 @@ bool Call::submit_to_device() {
 /// A rank that has given up since must be heard of: where cards do not agree there will be no next call with it, and a
 /// GPU whose rank has failed may have raised its counters over anything.
 void Call::throw_if_failed(int peer) const {
-  bool const from_device = standing(peer) == Standing::agreed && (card(peer).flags & kCardDevice) != 0;
+  auto const flags = pairs_[static_cast<std::size_t>(peer)].flags;
+  bool const from_device = standing(peer) == Standing::agreed && (flags & kCardDevice) != 0;
   if (!from_device && standing(peer) != Standing::mismatched) return;
   auto const failure = comm_.mesh->failure(peer);
   if (failure) throw PeerError("davit: " + failure->text, failure->culprit);
@@ -109,7 +122,7 @@ void Call::read_cards() {
     auto const standing = stand_with(peer, *card);
     // Making good writes counters, which a stream may still be raising for an earlier call.
     if ((standing != Standing::agreed || !comm_.mesh->in_step(peer)) && comm_.has_enqueued()) continue;
-    pair = {comm_.mesh->card(peer, number), standing};
+    pair = {comm_.mesh->card(peer, number), card->flags, standing};
     if (standing == Standing::refused) comm_.mesh->forgive(peer);
     if (standing == Standing::mismatched) comm_.mesh->drop(peer, *card);
     note_trouble(peer, *card, standing);
@@ -118,27 +131,29 @@ void Call::read_cards() {
   }
 }
 
-bool Call::settle_cards() {
+bool Call::settle_cards(std::vector<bool>& missing) {
   for (int step = 1; step < comm_.size && unsettled_ > 0; ++step) {
     int const peer = before(step);
     auto& pair = pairs_[static_cast<std::size_t>(peer)];
-    if (pair.card != nullptr) continue;
+    if (pair.card != nullptr || missing[static_cast<std::size_t>(peer)]) continue;
     auto const* const card = comm_.mesh->late_card(peer, number);
-    if (card == nullptr) continue;
-    pair = {card, stand_with(peer, *card)};
+    if (card == nullptr) {
+      missing[static_cast<std::size_t>(peer)] = true;
+      continue;
+    }
+    pair = {card, card->flags, stand_with(peer, *card)};
     note_trouble(peer, *card, pair.standing);
     if (pair.standing != Standing::agreed) std::rethrow_exception(trouble());
+    // At once: a peer may wait for this before it submits what our stream waits for.
+    comm_.mesh->done_with_card(peer, number);
     --unsettled_;
   }
   return unsettled_ == 0;
 }
 
 bool Call::has_run() const {
-  if (!comm_.device->has_ended(number)) return false;
-  for (int step = 1; step < comm_.size; ++step) {
-    throw_if_failed(after(step));
-    comm_.mesh->done_with_card(after(step), number);
-  }
+  if (unsettled_ > 0 || !comm_.device->has_ended(number)) return false;
+  for (int step = 1; step < comm_.size; ++step) throw_if_failed(after(step));
   return true;
 }
 

@@ -32,10 +32,11 @@ class Call : public Task {
   void put_on(Stream stream) noexcept { stream_ = stream; }
   /// Keeps memory that it uses until it has run.
   void keep(std::shared_ptr<void> memory) noexcept { kept_memory_ = std::move(memory); }
-  /// Of a call on a stream that is submitted: reads the cards that have come. @returns whether all have.
-  /// @throws PeerError, MismatchError.
-  bool settle_cards();
-  /// Whether it has run, and rightly. Its cards must be settled. @throws PeerError if a peer failed while it did.
+  /// Of a call on a stream that is submitted: reads the cards that have come. @param missing peers whose card of an
+  /// earlier call has not come; those of this one are added. @returns whether all have. @throws PeerError,
+  /// MismatchError.
+  bool settle_cards(std::vector<bool>& missing);
+  /// Whether it has run, and rightly. @throws PeerError if a peer failed while it did.
   [[nodiscard]] bool has_run() const;
 
  protected:
@@ -59,6 +60,8 @@ class Call : public Task {
   /// Submits to the engine what can be submitted now; where the engine takes whole calls, only called once all cards
   /// are read. @returns whether that was the last.
   virtual bool submit() = 0;
+  /// All has run, and neither refusal nor mismatch was found. @throws what makes the call void on this rank.
+  virtual void conclude() {}
   /// On a stream, once all is submitted: drops what is not needed to judge cards, and might keep the communicator
   /// alive.
   virtual void let_go() {}
@@ -70,7 +73,7 @@ class Call : public Task {
   [[nodiscard]] Side& side() const noexcept { return *side_; }
   [[nodiscard]] Engine& engine() const noexcept { return side_->engine(); }
   [[nodiscard]] Standing standing(int peer) const { return pairs_[static_cast<std::size_t>(peer)].standing; }
-  /// The peer's card; there is none yet for a call on a stream.
+  /// The peer's card; not for a call on a stream.
   [[nodiscard]] Card const& card(int peer) const { return *pairs_[static_cast<std::size_t>(peer)].card; }
   [[nodiscard]] bool all_read() const noexcept { return unread_ == 0; }
   /// All cards are read and every pair agrees.
@@ -88,7 +91,8 @@ class Call : public Task {
 
  private:
   struct Pair {
-    Card const* card = nullptr;
+    Card const* card = nullptr;  ///< ours to read until we say that we have
+    std::uint16_t flags = 0;     ///< of the card
     Standing standing = Standing::unread;
   };
 

@@ -11,6 +11,7 @@
 #include "runtime/agree.hpp"
 #include "runtime/alltoallv.hpp"
 #include "runtime/factory.hpp"
+#include "runtime/preparation.hpp"
 #include "runtime/run.hpp"
 #include "runtime/shared_exchanges.hpp"
 
@@ -52,11 +53,9 @@ Stats Communicator::stats() const {
 void Communicator::prepare() {
   // All ranks meet, so that those whose slots do not fit are told to the others.
   auto& state = checked(state_);
-  detail::run_blocking(state, [&] {
-    state.adopt_device();
-    return detail::Barrier(state, Operation::prepare);
-  });
-  state.reach_all();
+  detail::run_blocking(
+      state, [&] { return detail::Preparation(state); },
+      [&](detail::Preparation const& preparation) { state.finish_preparation(preparation); });
 }
 
 int Communicator::device() const { return checked(state_).device_index(); }
@@ -82,7 +81,7 @@ Communicator Communicator::split(int color, int key) {
   if (part == nullptr) return {};
   auto options = state.options;
   options.name += "/" + std::to_string(color);
-  return Communicator(std::move(part), std::move(options));
+  return Communicator(detail::make_communicator(std::move(part), std::move(options), {}, state.backend));
 }
 
 Communicator Communicator::dup() {

@@ -157,8 +157,8 @@ bool CommunicatorState::advance_head() {
 void CommunicatorState::fail_by(Task const& task) noexcept {
   auto const text_of = [&](std::exception const& error) {
     std::string text = error.what();
-    auto const end = where(task.number);
-    return text.ends_with(end) ? text : said_in(task.phase(), error) + end;
+    bool const is_whole = text.starts_with("davit: " + task.phase() + ": ") && text.ends_with(']');
+    return is_whole ? text : said_in(task.phase(), error) + where(task.number);
   };
   try {
     throw;

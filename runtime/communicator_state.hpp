@@ -26,6 +26,7 @@
 namespace davit::detail {
 
 class Call;
+class Preparation;
 
 /// A buffer of a call and its name, for messages.
 struct NamedBuffer {
@@ -83,16 +84,17 @@ class CommunicatorState {
   std::byte const* fetch_from_device(std::initializer_list<CopyOp> copies, std::optional<Stream> stream);
   /// The GPU that this rank's calls use, or would use; -1 without one. @throws SystemError.
   [[nodiscard]] int device_index() const;
-  /// Makes the device side if the program has chosen a GPU. @throws UsageError, SystemError.
-  void adopt_device();
-  /// Lets the GPU reach all outboxes; all ranks have prepared.
-  void reach_all();
+  /// All ranks have prepared: makes the device side if a GPU is chosen, and lets it reach all outboxes.
+  /// @throws UsageError, SystemError.
+  void finish_preparation(Preparation const& preparation);
   /// Submits a call on a stream, behind the tasks that are open. @throws what fails the communicator.
   void enqueue(std::shared_ptr<Call> call);
   /// Whether calls on streams have not run, or were not yet found right. Under the lock, as the next two.
   [[nodiscard]] bool has_enqueued() const noexcept { return !enqueued_.empty(); }
   /// Appends the peers that the oldest of them waits for.
   void awaited_by_enqueued(std::vector<int>& peers) const;
+  /// Reads the cards of calls on streams that have come. @throws PeerError, MismatchError where ranks disagreed.
+  void read_late_cards();
   /// Takes note of what has run. Fails the communicator where ranks disagreed.
   void settle_enqueued() noexcept;
 
@@ -176,6 +178,7 @@ class CommunicatorState {
 
   std::deque<std::shared_ptr<Call>> enqueued_;
   std::chrono::steady_clock::time_point enqueued_deadline_{};  ///< of the oldest
+  std::vector<bool> missing_;                                  ///< scratch
   Movement movement_;
   std::atomic<bool> is_submitting_{false};
   // Of the helper thread, while the lock is held by a thread that is stuck.

@@ -4,6 +4,7 @@
 
 #include "davit/error.hpp"
 #include "runtime/alltoallv.hpp"
+#include "runtime/preparation.hpp"
 #include "runtime/progress.hpp"
 
 namespace davit::detail {
@@ -15,6 +16,14 @@ std::string quoted(char const* operation, char const* buffer) {
 
 bool is_on_device(MemoryPlace const& place) noexcept {
   return place.kind == MemoryKind::device || place.kind == MemoryKind::managed;
+}
+
+UsageError shared_device(CommunicatorState const& comm, int index, int low, int high) {
+  auto const facts = comm.backend->facts(index);
+  return UsageError("davit: ranks " + std::to_string(low) + " and " + std::to_string(high) + " are both on GPU " +
+                    facts.pci_address + " (" + facts.name +
+                    "); give each a GPU of its own (cudaSetDevice, Options::device), or allow it with "
+                    "DAVIT_ALLOW_SHARED_GPU=1");
 }
 
 }  // namespace
@@ -36,10 +45,42 @@ int CommunicatorState::device_index() const {
   return static_cast<int>(below) % count;
 }
 
-void CommunicatorState::adopt_device() {
-  if (device != nullptr || backend == nullptr) return;
-  if (options.device < 0 && backend->current_device_if_chosen() < 0) return;
-  make_device(device_index());
+Preparation::Preparation(CommunicatorState& comm) : Call(comm, Operation::prepare) {
+  auto* const backend = comm.backend;
+  if (backend == nullptr) return;
+  bool const is_chosen = comm.device != nullptr || comm.options.device >= 0 || backend->current_device_if_chosen() >= 0;
+  if (!is_chosen) return;
+  index_ = comm.device_index();
+  identity_ = backend->facts(index_).identity;
+}
+
+Card Preparation::terms(int) const {
+  Card card{};
+  card.note = identity_;
+  card.address = comm_.options.allow_shared_gpu ? 1 : 0;
+  return card;
+}
+
+/// All ranks see the same cards, so all come to the same result.
+void Preparation::conclude() {
+  auto const identity_of = [&](int rank) { return rank == comm_.rank ? identity_ : card(rank).note; };
+  auto const allows = [&](int rank) { return (rank == comm_.rank ? terms(rank) : card(rank)).address != 0; };
+  for (int low = 0; low < comm_.size; ++low) {
+    for (int high = low + 1; high < comm_.size; ++high) {
+      if (identity_of(low) == 0 || identity_of(low) != identity_of(high) || (allows(low) && allows(high))) continue;
+      if (low == comm_.rank || high == comm_.rank) throw shared_device(comm_, index_, low, high);
+      throw PeerError("davit: prepare: ranks " + std::to_string(low) + " and " + std::to_string(high) +
+                          " have chosen the same GPU" + comm_.where(number),
+                      low);
+    }
+  }
+}
+
+void CommunicatorState::finish_preparation(Preparation const& preparation) {
+  if (preparation.device() < 0) return;
+  if (device == nullptr) make_device(preparation.device());
+  std::lock_guard const held(mutex_);
+  for (int peer = 0; peer < size; ++peer) device->reach(peer);
 }
 
 void CommunicatorState::make_device(int index) {
@@ -47,11 +88,7 @@ void CommunicatorState::make_device(int index) {
   int const other = mesh->claim_device(facts.identity);
   if (other >= 0 && !options.allow_shared_gpu) {
     mesh->release_device();
-    throw UsageError("davit: ranks " + std::to_string(std::min(rank, other)) + " and " +
-                     std::to_string(std::max(rank, other)) + " are both on GPU " + facts.pci_address + " (" +
-                     facts.name +
-                     "); give each a GPU of its own (cudaSetDevice, Options::device), or allow it with "
-                     "DAVIT_ALLOW_SHARED_GPU=1");
+    throw shared_device(*this, index, std::min(rank, other), std::max(rank, other));
   }
   try {
     auto made = std::make_unique<DeviceSide>(*backend, index, *mesh, number(), options.timeout);
@@ -62,12 +99,6 @@ void CommunicatorState::make_device(int index) {
     throw;
   }
   Progress::of_process().watch(*this);
-}
-
-void CommunicatorState::reach_all() {
-  if (device == nullptr) return;
-  std::lock_guard const held(mutex_);
-  for (int peer = 0; peer < size; ++peer) device->reach(peer);
 }
 
 Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer const> buffers,
@@ -90,7 +121,7 @@ Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer c
       throw UsageError(quoted(operation, on_device->name) + " is on GPU " + std::to_string(index) + " and " +
                        buffer.name + " on GPU " + std::to_string(place.device) + ", both must be on one");
     }
-    on_device = &buffer;
+    if (on_device == nullptr) on_device = &buffer;
     index = place.device;
   }
   if (on_device == nullptr && !wants_device) return host;
@@ -171,20 +202,23 @@ void CommunicatorState::awaited_by_enqueued(std::vector<int>& peers) const {
   if (!enqueued_.empty()) enqueued_.front()->awaited(peers);
 }
 
+void CommunicatorState::read_late_cards() {
+  missing_.assign(static_cast<std::size_t>(size), false);
+  for (auto const& call : enqueued_) call->settle_cards(missing_);
+}
+
 void CommunicatorState::settle_enqueued() noexcept {
-  for (std::size_t index = 0; index < enqueued_.size(); ++index) {
-    auto const call = enqueued_[index];  // fail() lets go of them
-    try {
-      if (!call->settle_cards()) break;
-      if (index > 0 || !call->has_run()) continue;
-    } catch (...) {
-      fail_by(*call);
-      return;
+  if (enqueued_.empty()) return;
+  auto const oldest = enqueued_.front();  // fail() lets go of it
+  try {
+    read_late_cards();
+    while (!enqueued_.empty() && enqueued_.front()->has_run()) {
+      enqueued_.pop_front();
+      enqueued_deadline_ = {};
+      first_task_ = false;
     }
-    enqueued_.pop_front();
-    enqueued_deadline_ = {};
-    first_task_ = false;
-    --index;  // wraps, and is 0 again
+  } catch (...) {
+    fail_by(*oldest);
   }
 }
 

@@ -32,8 +32,9 @@ inline void check_prepared(CommunicatorState const& state, char const* operation
 }
 
 /// A blocking collective: takes a number, prepares, makes the call, runs it to its end. @param make returns it.
-template <class Make>
-void run_blocking(CommunicatorState& state, Make const& make) {
+/// @param after is given the call, once it is complete and right.
+template <class Make, class After>
+void run_blocking(CommunicatorState& state, Make const& make, After const& after) {
   CommunicatorState::Entry const inside(state);
   auto const number = state.take_number();
   auto call = make_or_refuse(state, number, true, [&] {
@@ -43,6 +44,11 @@ void run_blocking(CommunicatorState& state, Make const& make) {
   call.number = number;
   state.run(call);
   if (call.error) std::rethrow_exception(call.error);
+  after(call);
+}
+template <class Make>
+void run_blocking(CommunicatorState& state, Make const& make) {
+  run_blocking(state, make, [](auto const&) {});
 }
 
 /// An enqueued collective. @param make returns a shared_ptr to a Call that owns, or keeps alive, what it refers to.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The CUDA engine: what every engine does (but that abandon() lets streams run out, where the host engine drops what
-/// has not run), then what is its own.
+/// The CUDA engine: what every engine does, then what is its own.
 #include <chrono>
 #include <thread>
 
@@ -16,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EngineConformance,
-                         testing::Values(EngineKind{"streams", [] { return std::make_unique<CudaBench>(); }}),
+                         testing::Values(EngineKind{"streams", [] { return std::make_unique<CudaBench>(); }, false,
+                                                    false}),
                          kind_name);
 
 class CudaEngineTest : public testing::Test {

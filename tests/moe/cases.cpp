@@ -17,8 +17,9 @@ std::vector<std::byte> exchange(Player const& player, Routing& routing, Dispatch
   Sum sum;
   sum.layout = wish.layout;
   sum.out = batch.options.dtype;
-  expect_bytes(out.bytes(), reference_combine(batch, player.rank(), sum), "combine: " + batch.text());
-  return {out.bytes().begin(), out.bytes().end()};
+  auto result = out.read();
+  expect_bytes(result, reference_combine(batch, player.rank(), sum), "combine: " + batch.text());
+  return result;
 }
 
 void expect_scaled(Player const& player, std::vector<std::byte> const& out, float factor) {

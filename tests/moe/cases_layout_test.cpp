@@ -31,14 +31,15 @@ TEST(MoeCases, A11_PaddedExpertMajorOutput) {
     EXPECT_EQ(listed(received.counts().padded_counts), first ? (Numbers{8, 8}) : (Numbers{8, 0}));
     EXPECT_EQ(received.rows(), first ? 16 : 8);
     auto const row = received.row_bytes();
-    std::vector<std::byte> rows(received.data(), received.data() + static_cast<std::size_t>(received.rows()) * row);
+    auto rows = contents(received.data(), static_cast<std::size_t>(received.rows()) * row);
     std::fill_n(rows.begin() + static_cast<std::ptrdiff_t>(4 * row), 4 * row, kUntouched);  // NaN
     if (first) std::fill_n(rows.begin() + static_cast<std::ptrdiff_t>(10 * row), 6 * row, kUntouched);
-    for (auto const* data : {received.data(), rows.data()}) {
+    Memory const spoilt(rows);
+    for (auto const* data : {received.data(), spoilt.data()}) {
       Guarded out(5 * row);
       player.group().combine(routing, data, out.data());
       EXPECT_TRUE(out.intact());
-      expect_scaled(player, {out.bytes().begin(), out.bytes().end()}, 1.0F);
+      expect_scaled(player, out.read(), 1.0F);
     }
     exchange(player, routing, wish);
   });
@@ -93,7 +94,7 @@ TEST_P(MoeBits, A12_SameBitsEveryTime) {
           if (i % 4 == player.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
           Guarded out(expected.size());
           player.group().combine(routing, received.data(), out.data(), options);
-          expect_bytes(out.bytes(), expected, "run " + std::to_string(i));
+          expect_bytes(out.read(), expected, "run " + std::to_string(i));
         }
       }
     }

@@ -76,12 +76,13 @@ std::vector<std::byte> Player::rows(std::size_t array, std::size_t row_bytes) co
 Received Player::dispatch(Routing& routing, DispatchWish const& wish) const {
   auto const what = here() + ": " + text_of(wish);
   auto const row_bytes = wish.row_bytes == 0 ? batch_.row_bytes() : wish.row_bytes;
-  auto x = rows(0, row_bytes);
-  std::vector<std::vector<std::byte>> payloads;
+  Memory const x(rows(0, row_bytes));
+  std::vector<Memory> payloads;
   std::vector<RowArray> arrays;
-  for (auto const bytes : wish.payloads) payloads.push_back(rows(payloads.size() + 1, bytes));
+  for (auto const bytes : wish.payloads) payloads.emplace_back(rows(payloads.size() + 1, bytes));
   for (std::size_t i = 0; i < payloads.size(); ++i) arrays.push_back({payloads[i].data(), wish.payloads[i]});
-  DispatchOptions const options{wish.layout, wish.alignment, wish.row_bytes, arrays, wish.global_ids};
+  DispatchOptions options{wish.layout, wish.alignment, wish.row_bytes, arrays, wish.global_ids};
+  if (is_on_device()) options.space = Space::device;
 
   auto const count = routing.rows(wish.layout, wish.alignment);
   check_counts(routing.counts(wish.layout, wish.alignment), wish.layout, wish.alignment, what + ", of the routing");
@@ -95,8 +96,9 @@ Received Player::dispatch(Routing& routing, DispatchWish const& wish) const {
   }
   auto received = wish.into ? group_.dispatch(routing, x.data(), ReceiveInto{memory[0].data(), pointers}, options)
                             : group_.dispatch(routing, x.data(), options);
-  std::fill(x.begin(), x.end(), kUntouched);  // the caller's again
-  for (auto& payload : payloads) std::fill(payload.begin(), payload.end(), kUntouched);
+  auto const spoil = [](Memory const& rows) { rows.write(0, std::vector<std::byte>(rows.size(), kUntouched)); };
+  spoil(x);  // the caller's again
+  for (auto const& payload : payloads) spoil(payload);
 
   EXPECT_EQ(received.rows(), count) << what;
   EXPECT_EQ(received.row_bytes(), row_bytes) << what;
@@ -132,6 +134,7 @@ void Player::check_counts(ReceivedCounts const& counts, Layout layout, std::int6
 void Player::check_rows(std::byte const* data, std::size_t array, std::size_t row_bytes, DispatchWish const& wish,
                         std::string const& what) const {
   auto const expected = reference_dispatch(batch_, rank_, wish.layout, wish.alignment).rows;
+  auto const actual = contents(data, expected.size() * row_bytes);
   std::vector<std::byte> row(row_bytes);
   std::size_t wrong = 0;
   std::size_t first_wrong = 0;
@@ -145,7 +148,7 @@ void Player::check_rows(std::byte const* data, std::size_t array, std::size_t ro
     } else {
       continue;
     }
-    if (std::memcmp(row.data(), data + index * row_bytes, row_bytes) == 0) continue;
+    if (std::memcmp(row.data(), actual.data() + index * row_bytes, row_bytes) == 0) continue;
     if (wrong++ == 0) first_wrong = index;
   }
   EXPECT_EQ(wrong, 0U) << what << ": that many rows of " << expected.size() << " are wrong, the first is "
@@ -189,7 +192,7 @@ std::vector<std::byte> Player::expert_rows(Layout layout, std::int64_t alignment
 std::vector<std::byte> Player::combine(Routing& routing, CombineWish const& wish) const {
   auto const what = here() + ": " + text_of(wish);
   auto const& sum = wish.sum;
-  auto const rows = expert_rows(sum.layout, wish.alignment);
+  Memory const rows(expert_rows(sum.layout, wish.alignment));
   auto const row = static_cast<std::size_t>(batch_.options.hidden) * size_of(sum.out);
   auto const count = static_cast<std::size_t>(batch_.tokens(rank_));
   std::vector<std::byte> bias(sum.bias ? count * row : 0);
@@ -204,12 +207,14 @@ std::vector<std::byte> Player::combine(Routing& routing, CombineWish const& wish
   }
   options.reduce = sum.reduce;
   options.out_dtype = sum.out;
-  if (!bias.empty()) options.bias = bias.data();
+  Memory const bias_there(bias);
+  if (!bias.empty()) options.bias = bias_there.data();
   Guarded out(count * row);
   group_.combine(routing, rows.data(), out.data(), options);
   EXPECT_TRUE(out.intact()) << what << ": written outside of out";
-  expect_bytes(out.bytes(), reference_combine(batch_, rank_, sum), what);
-  return {out.bytes().begin(), out.bytes().end()};
+  auto result = out.read();
+  expect_bytes(result, reference_combine(batch_, rank_, sum), what);
+  return result;
 }
 
 std::vector<std::byte> Player::combine(Routing& routing) const {

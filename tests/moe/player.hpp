@@ -54,9 +54,9 @@ class Player {
   /// Route, dispatch, combine, in the default way.
   void play() const;
 
-  /// x, or a payload, of this rank: [T, row_bytes].
+  /// x, or a payload, of this rank: [T, row_bytes], in plain memory.
   [[nodiscard]] std::vector<std::byte> rows(std::size_t array, std::size_t row_bytes) const;
-  /// Rows for combine in a layout; what it must not read is NaN.
+  /// Rows for combine in a layout, in plain memory; what it must not read is NaN.
   [[nodiscard]] std::vector<std::byte> expert_rows(Layout layout, std::int64_t alignment) const;
 
   [[nodiscard]] Batch const& batch() const noexcept { return batch_; }

@@ -72,7 +72,7 @@ TEST(MoeReceive, ReceivedMoves) {
 /// Knows each piece it has given out.
 struct Bookkeeper {
   std::mutex mutex;
-  std::map<void*, std::size_t> pieces;
+  std::map<void*, Memory> pieces;  ///< where the rank keeps its buffers
   int given = 0;
   bool refuses = false;
 
@@ -80,16 +80,14 @@ struct Bookkeeper {
     return {[this](std::size_t bytes) -> void* {
               std::lock_guard const lock(mutex);
               if (refuses) return nullptr;
-              void* const data = std::malloc(bytes);
-              pieces[data] = bytes;
+              Memory piece(bytes);
               ++given;
-              return data;
+              return pieces.emplace(piece.data(), piece).first->first;
             },
             [this](void* data, std::size_t bytes) {
               std::lock_guard const lock(mutex);
-              EXPECT_EQ(pieces.at(data), bytes);
+              EXPECT_EQ(pieces.at(data).size(), bytes);
               pieces.erase(data);
-              std::free(data);
             }};
   }
 };
@@ -101,7 +99,7 @@ TEST(MoeReceive, AnAllocatorGivesAndTakesBack) {
   run_ranks(kRanks, [&](int rank, Communicator& comm) {
     auto& book = books[static_cast<std::size_t>(rank)];
     auto options = batch.options;
-    if (rank != 3) options.allocator = book.allocator();  // it may differ by rank
+    if (rank != 3) (is_on_device() ? options.device_allocator : options.allocator) = book.allocator();  // may differ
     ExpertGroup group(comm, options);
     Player const player(batch, rank, group);
     auto routing = player.route();
@@ -109,10 +107,10 @@ TEST(MoeReceive, AnAllocatorGivesAndTakesBack) {
       auto const received = player.dispatch(routing, {.payloads = {3, 70}});
       if (rank == 3) continue;
       EXPECT_EQ(book.pieces.size(), 1U);
-      auto const& [data, bytes] = *book.pieces.begin();
+      auto const& [data, piece] = *book.pieces.begin();
       auto const* const first = static_cast<std::byte*>(data);
       EXPECT_GE(received.data(), first);
-      EXPECT_LE(received.payload(1) + received.rows() * 70, first + bytes);
+      EXPECT_LE(received.payload(1) + received.rows() * 70, first + piece.size());
     }
     EXPECT_EQ(book.given, rank == 3 ? 0 : 5);
     EXPECT_TRUE(book.pieces.empty());
@@ -211,7 +209,7 @@ TEST(MoeReceive, SlotsTooSmallForOneElementOfEachAreRefused) {
     Player const player(batch, rank, group);
     auto routing = player.route();
     auto const received = player.dispatch(routing);
-    std::vector<float> out(4);
+    Guarded const out(4 * sizeof(float));
     auto const text =
         raised<UsageError>([&] { group.combine(routing, received.data(), out.data(), {.reduce = Reduce::by_k}); });
     expect_parts(text, {"slot_bytes is 4096", "must be at least 4480"});

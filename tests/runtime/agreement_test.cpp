@@ -66,7 +66,7 @@ TEST_P(OptionsDiffer, IsAMismatchOnAllRanks) {
     }
     auto options = options_of_test();
     difference.on_rank_0(options);
-    Communicator comm(bootstrap, options);
+    auto comm = made(bootstrap, options);
     exchange_is_right(comm);
   });
   for (auto const& one : thrown) EXPECT_EQ(text_of(one), "");
@@ -78,7 +78,7 @@ TEST(OptionsMayDiffer, InTimeOutAndName) {
     options.timeout += std::chrono::milliseconds(rank);
     options.first_timeout = options.timeout + std::chrono::seconds(rank);
     options.name = "mine" + std::to_string(rank);
-    Communicator comm(bootstrap, options);
+    auto comm = made(bootstrap, options);
     exchange_is_right(comm);
   });
   for (auto const& one : thrown) EXPECT_EQ(text_of(one), "");
@@ -128,7 +128,7 @@ TEST_P(OptionWrong, IsNamedHereAndToldThere) {
       if (rank != culprit) parts.push_back("rank " + std::to_string(culprit) + " refused");
       expect_parts(text, parts);
     }
-    Communicator comm(bootstrap, options_of_test());
+    auto comm = made(bootstrap, options_of_test());
     exchange_is_right(comm);
   });
   for (auto const& one : thrown) EXPECT_EQ(text_of(one), "");

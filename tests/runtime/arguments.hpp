@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ class Arguments {
     }
     recv_counts = send_counts;
     recv_displs = send_displs;
-    send = source.data();
+    on_rank.emplace(bytes_of(source));
+    send = on_rank->data();
     recv = target.data();
   }
 
@@ -53,20 +55,22 @@ class Arguments {
     EXPECT_TRUE(target.intact()) << what;
   }
   void check_from(int from, std::string const& what = {}) const {
-    auto const* const numbers = reinterpret_cast<std::int32_t const*>(target.data());
+    auto const bytes = target.read();
+    auto const* const numbers = reinterpret_cast<std::int32_t const*>(bytes.data());
     auto const count = static_cast<std::int64_t>(source.size() / ranks);
     for (std::int64_t i = 0; i < count; ++i) {
       ASSERT_EQ(numbers[from * count + i], value(from, rank_, i)) << what << ": from rank " << from << ", number " << i;
     }
   }
   void check_untouched(std::string const& what = {}) const {
-    for (auto const byte : target.bytes()) ASSERT_EQ(byte, kUntouched) << what;
+    for (auto const byte : target.read()) ASSERT_EQ(byte, kUntouched) << what;
     EXPECT_TRUE(target.intact()) << what;
   }
 
   int rank_;
   std::size_t ranks;
   std::vector<std::int32_t> source;
+  std::optional<Memory> on_rank;  ///< the same, where the rank keeps buffers
   Guarded target;
   void const* send;
   void* recv;

@@ -78,12 +78,14 @@ TEST_P(Dense, AllgathervEqualsANaiveCopy) {
       std::vector<float> send;
       for (std::int64_t i = 0; i < counts[index(rank)]; ++i) send.push_back(element(salt, rank, i));
       if (in_place) {
-        put(recv.data(), rank);
+        std::vector<std::byte> before(bytes, kUntouched);
+        put(before.data(), rank);
+        recv.write(before);
         comm.allgatherv(davit::in_place, 0, {}, recv.data(), counts, displs, f32);
       } else {  // the same bytes by another type
-        comm.allgatherv(send.data(), 2 * counts[index(rank)], u16, recv.data(), counts, displs, f32);
+        comm.allgatherv(Memory(bytes_of(send)).data(), 2 * counts[index(rank)], u16, recv.data(), counts, displs, f32);
       }
-      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), recv.data())) << "rank " << rank << ", round " << round;
+      ASSERT_TRUE(recv.read() == expected) << "rank " << rank << ", round " << round;
       ASSERT_TRUE(recv.intact());
     }
   });
@@ -138,14 +140,16 @@ TEST_P(Dense, ReduceScattervAddsInRankOrder) {
       }
       auto const& mine = inputs[index(rank)];
       Guarded recv(in_place ? mine.size() : expected.size());
-      if (in_place) std::copy(mine.begin(), mine.end(), recv.data());
-      comm.reduce_scatterv(in_place ? davit::in_place : mine.data(), recv.data(), counts, dtype);
-      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), recv.data()))
+      Memory const send(mine);
+      if (in_place) recv.write(mine);
+      comm.reduce_scatterv(in_place ? davit::in_place : send.data(), recv.data(), counts, dtype);
+      auto const result = recv.read();
+      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), result.begin()))
           << "rank " << rank << ", round " << round << ", " << name_of(dtype);
       ASSERT_TRUE(recv.intact());
       if (in_place) {  // only the start of recv is the result
-        ASSERT_TRUE(std::equal(recv.data() + expected.size(), recv.data() + recv.size(),
-                               mine.begin() + static_cast<std::ptrdiff_t>(expected.size())));
+        auto const behind = static_cast<std::ptrdiff_t>(expected.size());
+        ASSERT_TRUE(std::equal(result.begin() + behind, result.end(), mine.begin() + behind));
       }
     }
   });

@@ -40,12 +40,12 @@ std::vector<Phase> const kPhases{
     {"allgatherv",
      [](Communicator& comm) {
        Arguments a(comm);
-       comm.allgatherv(a.source.data(), 4, i32, a.recv, a.recv_counts, a.recv_displs, i32);
+       comm.allgatherv(a.send, 4, i32, a.recv, a.recv_counts, a.recv_displs, i32);
      }},
     {"reduce_scatterv",
      [](Communicator& comm) {
        Arguments a(comm);
-       comm.reduce_scatterv(a.source.data(), a.recv, a.send_counts, f32);
+       comm.reduce_scatterv(a.send, a.recv, a.send_counts, f32);
      }},
 };
 
@@ -146,7 +146,7 @@ TEST(TimeOut, FirstCollectiveHasItsOwn) {
     auto options = with.options;
     options.timeout = stretched(std::chrono::seconds(10));  // creation is not what is tested
     Communicator const made(bootstrap, options);
-    Communicator comm(bootstrap, with.options);
+    auto comm = test::made(bootstrap, with.options);
     if (rank == 1) std::this_thread::sleep_for(milliseconds(500));
     comm.barrier();
     if (rank == 1) {
@@ -210,7 +210,7 @@ TEST(TimeOut, LateRankGetsTheDataOrAnError) {
         if (rank == 0 || form == 1) a.recv_counts[1] = 0;
         auto const call = [&] {
           if (form == 0) return a.run(comm);
-          comm.allgatherv(a.source.data(), rank == 0 ? 3000 : 0, i32, a.recv, a.recv_counts, a.recv_displs, i32);
+          comm.allgatherv(a.send, rank == 0 ? 3000 : 0, i32, a.recv, a.recv_counts, a.recv_displs, i32);
         };
         if (rank == 0) {
           static_cast<void>(raised<TimeoutError>(call));

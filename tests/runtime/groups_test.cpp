@@ -145,7 +145,7 @@ TEST(Lifecycle, NothingIsLeftAfterManyCommunicators) {
           for (int i = 0; i < count; ++i) {
             Options options = Making::patient();
             options.slot_bytes = 4096;
-            Communicator comm(bootstrap, options);
+            auto comm = made(bootstrap, options);
             exchange_on(comm, static_cast<std::uint64_t>(i));
             auto buffer = comm.allocate(10000);
             auto part = comm.split(0);

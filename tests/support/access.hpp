@@ -12,9 +12,10 @@
 namespace davit::detail {
 
 struct Access {
-  /// As the constructor of Communicator, with call and chunk numbers that start at `start`.
-  static Communicator make(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start) {
-    return Communicator(make_communicator(std::move(bootstrap), std::move(options), start));
+  /// As the constructor of Communicator, with call and chunk numbers that start at `start`, and GPUs of a backend.
+  static Communicator make(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start,
+                           DeviceBackend* backend = device_backend()) {
+    return Communicator(make_communicator(std::move(bootstrap), std::move(options), start, backend));
   }
   static CommunicatorState& state(Communicator& comm) { return *comm.state_; }
 };

@@ -139,10 +139,7 @@ Buffers::Buffers(Exchange const& exchange, int rank, bool in_place)
 }
 
 void Buffers::reset() {
-  std::fill(recv_.bytes().begin(), recv_.bytes().end(), kUntouched);
-  if (!in_place_) return;
-  auto const before = exchange_.sent_in_place(rank_);
-  std::copy(before.begin(), before.end(), recv_.data());
+  recv_.write(in_place_ ? exchange_.sent_in_place(rank_) : std::vector<std::byte>(recv_.size(), kUntouched));
 }
 
 void const* Buffers::send_pointer() const { return in_place_ ? davit::in_place : send_.data(); }
@@ -156,6 +153,13 @@ void Buffers::run(Communicator& comm) {
     comm.alltoallv(send_.data(), send.counts, send.displs, send.dtype, recv_.data(), recv.counts, recv.displs,
                    recv.dtype);
   }
+}
+
+void Buffers::enqueue(Communicator& comm, Stream stream) {
+  auto const send = exchange_.send(rank_);
+  auto const recv = exchange_.recv(rank_);
+  comm.alltoallv(send_pointer(), send.counts, send.displs, send.dtype, recv_.data(), recv.counts, recv.displs,
+                 recv.dtype, stream);
 }
 
 Request Buffers::post(Communicator& comm) {
@@ -178,16 +182,18 @@ Plan Buffers::plan(Communicator& comm) {
 
 void Buffers::check(std::string const& what) const {
   auto const expected = exchange_.received(rank_);
-  auto const [wrong, _] = std::mismatch(expected.begin(), expected.end(), recv_.data());
+  auto const actual = recv_.read();
+  auto const [wrong, _] = std::mismatch(expected.begin(), expected.end(), actual.begin());
   EXPECT_TRUE(wrong == expected.end()) << what << ": rank " << rank_ << ": byte " << wrong - expected.begin() << " of "
                                        << expected.size() << " of recv is wrong";
   EXPECT_TRUE(recv_.intact()) << what << ": rank " << rank_ << ": written outside of recv";
-  EXPECT_TRUE(send_ == exchange_.sent(rank_)) << what << ": rank " << rank_ << ": send was changed";
+  EXPECT_TRUE(send_.read(0, send_.size()) == exchange_.sent(rank_))
+      << what << ": rank " << rank_ << ": send was changed";
 }
 
 void Buffers::check_untouched(std::string const& what) const {
-  auto const clean =
-      std::all_of(recv_.data(), recv_.data() + recv_.size(), [](std::byte b) { return b == kUntouched; });
+  auto const actual = recv_.read();
+  auto const clean = std::all_of(actual.begin(), actual.end(), [](std::byte b) { return b == kUntouched; });
   EXPECT_TRUE(clean) << what << ": rank " << rank_ << ": recv was written";
   EXPECT_TRUE(recv_.intact()) << what << ": rank " << rank_ << ": written outside of recv";
 }

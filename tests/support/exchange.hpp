@@ -73,6 +73,7 @@ class Buffers {
   /// The blocking call.
   void run(Communicator& comm);
   [[nodiscard]] Request post(Communicator& comm);
+  void enqueue(Communicator& comm, Stream stream);
   [[nodiscard]] Plan plan(Communicator& comm);
   /// What was expected came, and nothing else was touched; fails the test otherwise. @param what for the message.
   void check(std::string const& what = {}) const;
@@ -87,7 +88,7 @@ class Buffers {
   Exchange const& exchange_;
   int rank_;
   bool in_place_;
-  std::vector<std::byte> send_;
+  Memory send_;
   Guarded recv_;
 };
 

@@ -9,6 +9,7 @@
 #include "davit/error.hpp"
 #include "tests/support/access.hpp"
 #include "tests/support/limits.hpp"
+#include "tests/support/memory.hpp"
 
 namespace davit::test {
 
@@ -17,6 +18,10 @@ Options Making::patient() {
   options.timeout = stretched(std::chrono::seconds(20));
   options.name = "test";
   return options;
+}
+
+Communicator made(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start) {
+  return davit::detail::Access::make(std::move(bootstrap), std::move(options), start, test_backend());
 }
 
 std::vector<std::exception_ptr> play_ranks(int ranks, std::function<void(int, std::shared_ptr<Bootstrap>)> const& play,
@@ -35,6 +40,7 @@ std::vector<std::exception_ptr> play_ranks(int ranks, std::function<void(int, st
   std::vector<std::thread> running;
   for (std::size_t rank = 0; rank < count; ++rank) {
     running.emplace_back([&, rank, bootstrap = std::move(bootstraps[rank])]() mutable {
+      enter_rank(static_cast<int>(rank));
       try {
         play(static_cast<int>(rank), std::move(bootstrap));
       } catch (...) {
@@ -51,7 +57,7 @@ void run_ranks(int ranks, Making const& setup, std::function<void(int, Communica
   auto const thrown = play_ranks(
       ranks,
       [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
-        auto comm = davit::detail::Access::make(std::move(bootstrap), setup.options, setup.start);
+        auto comm = made(std::move(bootstrap), setup.options, setup.start);
         play(rank, comm);
       },
       setup.limit);

@@ -26,6 +26,9 @@ struct Making {
   [[nodiscard]] static Options patient();
 };
 
+/// A communicator whose GPUs, if any, are those of the tests.
+[[nodiscard]] Communicator made(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start = {});
+
 /// Runs `play(rank, bootstrap)` on a thread a rank. @returns what each threw, null where it returned.
 [[nodiscard]] std::vector<std::exception_ptr> play_ranks(
     int ranks, std::function<void(int, std::shared_ptr<Bootstrap>)> const& play,

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which GPU a communicator is on, and which buffers a call takes. GPUs are stand-ins.
+#include <gtest/gtest.h>
+
+#include "tests/runtime/arguments.hpp"
+#include "tests/support/access.hpp"
+#include "tests/support/stand_in.hpp"
+
+namespace davit::test {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+/// Runs `play` on communicators that have stand-ins, none of them chosen.
+void run_on_devices(int ranks, Options const& options, std::function<void(int, Communicator&)> const& play) {
+  auto const thrown = play_ranks(ranks, [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
+    StandIn::choose(-1);
+    auto comm = davit::detail::Access::make(std::move(bootstrap), options, {}, &StandIn::of_process());
+    play(rank, comm);
+  });
+  for (auto const& one : thrown) EXPECT_EQ(text_of(one), "");
+}
+
+/// A call with one number to each rank, from `send` to `recv`.
+struct OneNumber {
+  explicit OneNumber(Communicator const& comm) : counts(static_cast<std::size_t>(comm.size()), 1) {
+    for (std::size_t peer = 0; peer < counts.size(); ++peer) displs.push_back(static_cast<std::int64_t>(peer));
+  }
+  void run(Communicator& comm, void const* send, void* recv) const {
+    comm.alltoallv(send, counts, displs, i32, recv, counts, displs, i32);
+  }
+  Numbers counts;
+  Numbers displs;
+};
+
+std::shared_ptr<std::byte> on_device(int device) { return StandIn::of_process().device_memory(device, 4096); }
+
+TEST(DeviceChoice, IsTheProgramsElseTheRanksOwn) {
+  run_on_devices(3, Making::patient(), [](int rank, Communicator& comm) {
+    EXPECT_EQ(comm.device(), rank);  // its place on the node
+    StandIn::choose(5 - rank);
+    EXPECT_EQ(comm.device(), 5 - rank);
+    comm.prepare();
+    StandIn::choose(7);
+    EXPECT_EQ(comm.device(), 5 - rank) << "it stays";
+  });
+}
+
+TEST(DeviceChoice, WrapsAroundWhereRanksOutnumberDevices) {
+  run_on_devices(9, Making::patient(), [](int rank, Communicator& comm) { EXPECT_EQ(comm.device(), rank % 8); });
+}
+
+TEST(DeviceChoice, PrepareTouchesNoneThatNobodyChose) {
+  run_on_devices(2, Making::patient(), [](int, Communicator& comm) {
+    comm.prepare();
+    EXPECT_EQ(davit::detail::Access::state(comm).device, nullptr);
+  });
+}
+
+TEST(DeviceChoice, FollowsTheFirstBuffers) {
+  run_on_devices(2, Making::patient(), [](int rank, Communicator& comm) {
+    auto const memory = on_device(6 + rank);
+    OneNumber(comm).run(comm, memory.get(), memory.get() + 1024);
+    EXPECT_EQ(comm.device(), 6 + rank);
+    auto const other = on_device(rank);
+    auto const call = [&] { OneNumber(comm).run(comm, other.get(), other.get() + 1024); };
+    expect_parts(raised<UsageError>(call), {"send is on GPU " + std::to_string(rank), "must be on GPU"});
+  });
+}
+
+TEST(DeviceChoice, AnOptionSettlesIt) {
+  auto options = Making::patient();
+  options.device = 4;
+  options.allow_shared_gpu = true;
+  run_on_devices(2, options, [](int, Communicator& comm) {
+    EXPECT_EQ(comm.device(), 4);
+    auto const memory = on_device(3);
+    auto const call = [&] { OneNumber(comm).run(comm, memory.get(), memory.get() + 1024); };
+    expect_parts(raised<UsageError>(call), {"send is on GPU 3", "must be on GPU 4"});
+    comm.prepare();
+    EXPECT_NE(davit::detail::Access::state(comm).device, nullptr);
+  });
+}
+
+TEST(DeviceChoice, AnOptionThatIsNotThereIsRefused) {
+  auto options = Making::patient();
+  options.device = 8;
+  run_on_devices(2, options, [](int, Communicator& comm) {
+    expect_parts(raised<UsageError>([&] { static_cast<void>(comm.device()); }), {"option device is 8", "below 8"});
+    expect_parts(raised<UsageError>([&] { comm.prepare(); }), {"option device is 8"});
+    comm.barrier();
+  });
+}
+
+TEST(SharedDevice, IsRefusedUnlessAllowed) {
+  for (bool const is_allowed : {false, true}) {
+    auto options = Making::patient();
+    options.allow_shared_gpu = is_allowed;
+    run_on_devices(3, options, [&](int rank, Communicator& comm) {
+      StandIn::choose(rank / 2);  // ranks 0 and 1 share one
+      try {
+        comm.prepare();
+        EXPECT_TRUE(is_allowed || rank < 2) << "the others hear of it";
+      } catch (UsageError const& error) {
+        expect_parts(error.what(), {"ranks 0 and 1 are both on GPU 0000:00:00.0", "DAVIT_ALLOW_SHARED_GPU=1"});
+        EXPECT_LT(rank, 2);
+        EXPECT_FALSE(is_allowed);
+      } catch (PeerError const&) {
+        EXPECT_FALSE(is_allowed);
+      }
+      comm.barrier();
+      if (rank == 1) StandIn::choose(7);  // the rank does as it was told
+      comm.prepare();
+      auto const memory = on_device(comm.device());
+      OneNumber(comm).run(comm, memory.get(), memory.get() + 1024);
+    });
+  }
+}
+
+TEST(Buffers, MustBeWhereTheGpuReachesThem) {
+  run_on_devices(2, Making::patient(), [](int rank, Communicator& comm) {
+    auto const memory = on_device(rank);
+    auto const pinned = StandIn::of_process().pinned_memory(rank, 4096);
+    std::vector<std::int32_t> pageable(16);
+    OneNumber const one(comm);
+    expect_parts(raised<UsageError>([&] { one.run(comm, memory.get(), pageable.data()); }),
+                 {"alltoallv: recv is host memory that the GPU cannot reach", "send is on GPU"});
+    expect_parts(raised<UsageError>([&] { one.run(comm, pageable.data(), memory.get()); }),
+                 {"alltoallv: send is host memory"});
+    auto const elsewhere = on_device(7);
+    expect_parts(raised<UsageError>([&] { one.run(comm, memory.get(), elsewhere.get()); }),
+                 {"send is on GPU", "recv on GPU 7", "both must be on one"});
+    std::int32_t const values[] = {10 * rank, 10 * rank + 1};
+    test_device().write(memory.get(), std::as_bytes(std::span(values)));
+    one.run(comm, memory.get(), pinned.get());
+    auto const* const got = reinterpret_cast<std::int32_t const*>(pinned.get());
+    EXPECT_EQ(got[0], rank);
+    EXPECT_EQ(got[1], 10 + rank);
+  });
+}
+
+TEST(Buffers, AHostCallAfterThoseOnAGpuAndBack) {
+  run_on_devices(2, Making::patient(), [](int rank, Communicator& comm) {
+    OneNumber const one(comm);
+    auto const memory = on_device(rank);
+    for (std::int32_t round = 0; round < 50; ++round) {
+      std::int32_t const values[] = {100 * round + 10 * rank, 100 * round + 10 * rank + 1};
+      std::int32_t got[2] = {};
+      if ((round + rank) % 3 == 0) {
+        one.run(comm, values, got);
+      } else {
+        test_device().write(memory.get(), std::as_bytes(std::span(values)));
+        one.run(comm, memory.get(), memory.get() + 1024);
+        test_device().read(std::as_writable_bytes(std::span(got)), memory.get() + 1024);
+      }
+      ASSERT_EQ(got[0], 100 * round + rank);
+      ASSERT_EQ(got[1], 100 * round + 10 + rank);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace davit::test

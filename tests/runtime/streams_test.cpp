@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Calls on streams: order, overwritten inputs, many at once, mixed with calls without. GPUs are stand-ins.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/runtime/streams.hpp"
+#include "tests/support/exchange.hpp"
+#include "tests/support/limits.hpp"
+
+namespace davit::test {
+namespace {
+
+class Streams : public testing::TestWithParam<int> {
+ protected:
+  [[nodiscard]] static int ranks() { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(All, Streams, testing::Values(1, 2, 3, 4, 8));
+
+/// 100 calls back to back, each of what the one before brought, without the host between.
+TEST_P(Streams, ManyCallsWithoutTheHost) {
+  auto making = small_slots();
+  run_on_streams(ranks(), making, [&](int rank, Communicator& comm, StandInStream& stream) {
+    Ring ring(comm, 3000);
+    for (int call = 0; call < fewer(100); ++call) ring.enqueue(comm, stream);
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    ring.check(rank, fewer(100));
+  });
+}
+
+/// The input is another's as soon as the stream has come so far.
+TEST_P(Streams, InputIsOverwrittenRightAfter) {
+  run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    auto const n = static_cast<std::size_t>(comm.size());
+    std::size_t const count = 2500;
+    auto const bytes = n * count * sizeof(std::int32_t);
+    auto const memory = StandIn::of_process().device_memory(comm.device(), (1 + 20) * bytes);
+    std::vector<std::int64_t> const counts(n, count);
+    std::vector<std::int64_t> displs;
+    for (std::size_t peer = 0; peer < n; ++peer) displs.push_back(static_cast<std::int64_t>(peer * count));
+    for (std::int32_t call = 0; call < 20; ++call) {
+      auto* const send = memory.get();
+      stream.submit([=] {
+        std::vector<std::int32_t> const values(n * count, 100 * call + rank);
+        test_device().write(send, bytes_of(values));
+        return true;
+      });
+      comm.alltoallv(send, counts, displs, i32, memory.get() + static_cast<std::size_t>(1 + call) * bytes, counts,
+                     displs, i32, Stream(stream.handle()));
+    }
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    for (std::int32_t call = 0; call < 20; ++call) {
+      std::vector<std::int32_t> got(n * count);
+      test_device().read(std::as_writable_bytes(std::span(got)),
+                         memory.get() + static_cast<std::size_t>(1 + call) * bytes);
+      for (std::size_t at = 0; at < got.size(); ++at) {
+        ASSERT_EQ(got[at], 100 * call + static_cast<std::int32_t>(at / count)) << "call " << call;
+      }
+    }
+  });
+}
+
+/// Random exchanges, some on the stream, some not, some in host memory, in place or not.
+TEST_P(Streams, MixedWithCallsWithout) {
+  run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    Random same(5);
+    std::vector<std::unique_ptr<Exchange>> exchanges;
+    std::vector<std::unique_ptr<test::Buffers>> open;
+    for (int round = 0; round < fewer(60); ++round) {
+      bool const in_place = same.chance(0.3);
+      auto matrix = random_matrix(same, ranks(), {4096, 32768, 20000});
+      if (in_place) matrix = made_symmetric(std::move(matrix), ranks());
+      exchanges.push_back(std::make_unique<Exchange>(same, ranks(), std::move(matrix)));
+      open.push_back(std::make_unique<test::Buffers>(*exchanges.back(), rank, in_place));
+      auto const form = same.between(0, 3);
+      if (form > 0) {
+        open.back()->enqueue(comm, Stream(stream.handle()));
+        continue;
+      }
+      open.back()->run(comm);  // answers for all before it
+      for (auto const& buffers : open) buffers->check("round " + std::to_string(round));
+      open.clear();
+      if (testing::Test::HasFailure()) return;
+    }
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    for (auto const& buffers : open) buffers->check("at the end");
+  });
+}
+
+/// What the stream holds before the call has its time, however long.
+TEST(StreamOrder, EarlierWorkTakesAsLongAsItTakes) {
+  auto making = small_slots();
+  making.options.timeout = stretched(std::chrono::milliseconds(200));
+  making.options.first_timeout = stretched(std::chrono::seconds(10));
+  run_on_streams(2, making, [&](int rank, Communicator& comm, StandInStream& stream) {
+    Ring ring(comm, 100);
+    auto const end = std::chrono::steady_clock::now() + stretched(std::chrono::milliseconds(600));
+    stream.submit([end] { return std::chrono::steady_clock::now() > end; });
+    ring.enqueue(comm, stream);
+    EXPECT_FALSE(comm.status());
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    ring.check(rank, 1);
+  });
+}
+
+TEST(StreamOrder, DestroyingWaitsForWhatIsEnqueued) {
+  run_on_streams(3, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    Ring ring(comm, 5000);
+    for (int call = 0; call < 10; ++call) ring.enqueue(comm, stream);
+    comm = Communicator();
+    ASSERT_TRUE(stream.drain());
+    ring.check(rank, 10);
+  });
+}
+
+TEST(StreamOrder, OneRankOnAStreamTheOtherNot) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    Random same(9);
+    for (int round = 0; round < 20; ++round) {
+      Exchange const exchange(same, 2, random_matrix(same, 2, {4096, 32768, 20000}));
+      test::Buffers buffers(exchange, rank);
+      if (rank == 0) {
+        buffers.enqueue(comm, Stream(stream.handle()));
+        ASSERT_TRUE(stream.drain());
+        EXPECT_TRUE(await_status(comm));
+      } else {
+        buffers.run(comm);
+      }
+      buffers.check("round " + std::to_string(round));
+    }
+  });
+}
+
+TEST(StreamKernels, NoneForContiguousBlocks) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    Ring ring(comm, 5000);
+    ring.enqueue(comm, stream);
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    ring.check(rank, 1);
+    EXPECT_EQ(davit::detail::Access::state(comm).device->device_engine().launches(), 0U);
+  });
+}
+
+TEST(StreamArguments, AreCheckedBeforeAnythingMoves) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    std::vector<std::int64_t> const counts{1, 1};
+    std::vector<std::int64_t> const displs{0, 1};
+    std::int32_t pageable[4] = {};
+    auto const text = raised<UsageError>([&] {
+      comm.alltoallv(pageable, counts, displs, i32, pageable + 2, counts, displs, i32, Stream(stream.handle()));
+    });
+    expect_parts(text, {"is host memory that the GPU cannot reach", "a stream is given"});
+    Ring ring(comm, 10);
+    ring.enqueue(comm, stream);
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    ring.check(rank, 1);
+  });
+}
+
+TEST(StreamArguments, NeedAPreparedCommunicator) {
+  static_cast<void>(play_ranks(2, [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
+    auto comm = davit::detail::Access::make(std::move(bootstrap), Making::patient(), {}, &StandIn::of_process());
+    StandInStream stream;
+    auto const memory = StandIn::of_process().device_memory(rank, 4096);
+    std::vector<std::int64_t> const counts{1, 1};
+    std::vector<std::int64_t> const displs{0, 1};
+    auto const call = [&] {
+      comm.alltoallv(memory.get(), counts, displs, i32, memory.get() + 1024, counts, displs, i32,
+                     Stream(stream.handle()));
+    };
+    expect_parts(raised<UsageError>(call), {"not prepared"});
+    StandIn::choose(-1);
+    comm.prepare();
+    expect_parts(raised<UsageError>(call), {"no GPU yet", "prepare()"});
+    StandIn::choose(rank);
+    comm.prepare();
+    call();
+    EXPECT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+  }));
+}
+
+}  // namespace
+}  // namespace davit::test

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "davit/error.hpp"
+#include "tests/support/stand_in.hpp"
+#include "transports/held.hpp"
+
+namespace davit::test {
+namespace {
+
+std::atomic<std::size_t> room{1024};
+
+class StandInEngine final : public DeviceEngine {
+ public:
+  StandInEngine(StandIn& backend, int device) : backend_(backend), device_(device) {}
+  ~StandInEngine() override {
+    if (!StandInEngine::idle()) StandInEngine::abandon();
+  }
+  StandInEngine(StandInEngine const&) = delete;
+  StandInEngine& operator=(StandInEngine const&) = delete;
+
+  void submit(Lane lane, CopyOp const& op) override {
+    if (op.bytes == 0) return;
+    auto* const to = seen(op.to, op.bytes);
+    auto const* const from = seen(op.from, op.bytes);
+    put(lane, [=] { std::memcpy(to, from, op.bytes); });
+  }
+  void submit(Lane lane, ZeroOp const& op) override {
+    if (op.bytes == 0) return;
+    auto* const to = seen(op.to, op.bytes);
+    put(lane, [=] { std::memset(to, 0, op.bytes); });
+  }
+  void submit(Lane lane, RaiseOp const& op) override {
+    static_cast<void>(seen(op.counter, sizeof(Counter)));
+    put(lane, [=] { store_release(*op.counter, op.value); });
+  }
+  void submit(Lane lane, HoldOp const& op) override {
+    static_cast<void>(seen(op.counter, sizeof(Counter)));
+    of(lane).held.add(op);
+    of(lane).stream.submit([=] { return has_reached(load_acquire(*op.counter), op.value); });
+  }
+  void submit(Lane lane, MoveRowsOp const& op) override {
+    auto const moves = std::make_shared<std::vector<host::RowMove>>();
+    for (std::size_t index = 0; index < op.count; ++index) {
+      auto const& move = moves->emplace_back(op.moves[index]);
+      static_cast<void>(seen(op.to + static_cast<std::size_t>(move.to) * op.row_bytes, op.row_bytes));
+      static_cast<void>(seen(op.from + static_cast<std::size_t>(move.from) * op.row_bytes, op.row_bytes));
+    }
+    if (moves->empty()) return;
+    ++launches_;
+    auto* const to = backend_.seen_by_host(op.to);
+    auto const* const from = backend_.seen_by_host(op.from);
+    put(lane, [=] { host::move_rows(to, from, op.row_bytes, *moves, op.stores); });
+  }
+  void submit(Lane lane, SumRowsOp const& op) override {
+    if (op.rows == 0) return;
+    ++launches_;
+    std::vector<host::Term> terms;
+    std::vector<std::size_t> first;
+    for (std::size_t row = 0; row < op.rows; ++row) {
+      first.push_back(terms.size());
+      for (auto index = op.first[row]; index < op.first[row + 1]; ++index) {
+        auto const& term = op.terms[index];
+        auto const& base = op.bases[term.base];
+        auto const* const data = base.data + term.row * base.stride;
+        terms.push_back({seen(data, op.columns * size_of(op.types.in)), term.weight, term.closes_group});
+      }
+    }
+    first.push_back(terms.size());
+    auto const bytes = (op.rows - 1) * op.out_stride + op.columns * size_of(op.types.out);
+    auto* const out = seen(op.out, bytes);
+    auto const* const bias = op.bias == nullptr ? nullptr : seen(op.bias, bytes);
+    put(lane, [=] {
+      for (std::size_t row = 0; row < op.rows; ++row) {
+        host::sum_row(op.types, std::span(terms).subspan(first[row], first[row + 1] - first[row]),
+                      bias == nullptr ? nullptr : bias + row * op.out_stride, out + row * op.out_stride, op.columns);
+      }
+    });
+  }
+  void submit(Lane, FetchOp const&) override { throw UsageError("davit: the stand-in fetches nothing"); }
+  [[nodiscard]] bool can_fetch() const noexcept override { return false; }
+  [[nodiscard]] bool submits_whole_calls() const noexcept override { return true; }
+  void seal() override {}
+  bool progress() override { return false; }
+  [[nodiscard]] bool idle() const noexcept override {
+    for (auto& queue : queues_) {
+      if (!queue.stream.idle()) return false;
+      queue.held.clear();
+    }
+    return true;
+  }
+  [[nodiscard]] std::optional<Blocked> blocked(Lane lane) const noexcept override { return held_up(lane); }
+  void abandon() noexcept override {
+    auto const deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!idle() && std::chrono::steady_clock::now() < deadline) {
+      release_holds();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    ran_out_ = idle();
+  }
+
+  void begin_after(CUstream_st* stream) override {
+    auto const event = StandInStream::of(stream).record();
+    for (auto& queue : queues_) queue.stream.wait_for(event);
+  }
+  void end_before(CUstream_st* stream) override {
+    for (auto& queue : queues_) StandInStream::of(stream).wait_for(queue.stream.record());
+  }
+  void release_holds() noexcept override {
+    for (auto& queue : queues_) queue.held.release();
+  }
+  [[nodiscard]] std::optional<Blocked> held_up(Lane lane) const noexcept override {
+    return queues_[static_cast<std::size_t>(lane)].held.first_closed();
+  }
+  [[nodiscard]] bool ran_out() const noexcept override { return ran_out_; }
+  [[nodiscard]] std::uint64_t launches() const noexcept override { return launches_; }
+
+ private:
+  struct Queue {
+    mutable Held held;
+    StandInStream stream{room};
+  };
+
+  template <class T>
+  [[nodiscard]] T* seen(T* memory, std::size_t bytes) const {
+    backend_.check_reach(device_, memory, bytes);
+    return reinterpret_cast<T*>(backend_.seen_by_host(memory));
+  }
+  [[nodiscard]] Queue& of(Lane lane) noexcept { return queues_[static_cast<std::size_t>(lane)]; }
+  template <class Work>
+  void put(Lane lane, Work work) {
+    of(lane).stream.submit([work = std::move(work)] {
+      work();
+      return true;
+    });
+  }
+
+  StandIn& backend_;
+  int device_;
+  mutable Queue queues_[2];
+  bool ran_out_ = true;
+  std::uint64_t launches_ = 0;
+};
+
+}  // namespace
+
+void StandIn::set_room(std::size_t operations) noexcept { room = operations; }
+
+std::unique_ptr<DeviceEngine> StandIn::make_engine(int device, DeviceEngineSettings const&) {
+  return std::make_unique<StandInEngine>(*this, device);
+}
+
+}  // namespace davit::test
