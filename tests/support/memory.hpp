@@ -37,8 +37,9 @@ void keep_on_devices() noexcept;
 void enter_rank(int rank);
 /// Whether the calling thread's rank keeps its buffers on a GPU.
 [[nodiscard]] bool is_on_device();
-/// Whether any rank does.
+/// Whether any rank does; whether some do and some do not.
 [[nodiscard]] bool any_on_device();
+[[nodiscard]] bool is_mixed();
 
 /// A buffer where the calling thread's rank keeps them.
 class Memory {
