@@ -145,6 +145,11 @@ Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer c
     }
     make_device(index);
   }
+  if (stream && backend->is_capturing(stream->handle())) {
+    throw UsageError(
+        quoted(operation, "the stream is being captured into a graph; what copy engines do for davit cannot ") +
+        "be replayed: enqueue it outside of the capture");
+  }
   if (index >= 0 && index != device->device()) {
     throw UsageError(quoted(operation, on_device->name) + " is on GPU " + std::to_string(index) + ", must be on GPU " +
                      std::to_string(device->device()) + ", the communicator's");

@@ -81,6 +81,8 @@ class DeviceBackend {
   [[nodiscard]] virtual int device_count() const = 0;
   /// The GPU of the calling thread's context, if the program has chosen one; else -1. Makes no context.
   [[nodiscard]] virtual int current_device_if_chosen() const noexcept = 0;
+  /// Whether what is put on a stream goes into a graph instead of running.
+  [[nodiscard]] virtual bool is_capturing(CUstream_st* stream) const noexcept = 0;
   /// Makes no context. @throws SystemError.
   [[nodiscard]] virtual DeviceFacts facts(int device) const = 0;
 

@@ -165,6 +165,20 @@ TEST(StreamArguments, AreCheckedBeforeAnythingMoves) {
   });
 }
 
+TEST(StreamArguments, ACaptureIsRefused) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+    Ring ring(comm, 10);
+    StandInStream capturing;
+    capturing.captures = true;
+    expect_parts(raised<UsageError>([&] { ring.enqueue(comm, capturing); }),
+                 {"alltoallv: the stream is being captured"});
+    ring.enqueue(comm, stream);
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    ring.check(rank, 1);
+  });
+}
+
 TEST(StreamArguments, NeedAPreparedCommunicator) {
   static_cast<void>(play_ranks(2, [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
     auto comm = davit::detail::Access::make(std::move(bootstrap), Making::patient(), {}, &StandIn::of_process());

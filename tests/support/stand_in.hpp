@@ -38,6 +38,7 @@ class StandInStream {
   /// Waits until all has run, at most that long.
   [[nodiscard]] bool drain(std::chrono::milliseconds patience = std::chrono::seconds(20)) const;
 
+  bool captures = false;  ///< set by tests of what is refused then
   [[nodiscard]] CUstream_st* handle() noexcept { return reinterpret_cast<CUstream_st*>(this); }
   [[nodiscard]] static StandInStream& of(CUstream_st* handle) { return *reinterpret_cast<StandInStream*>(handle); }
 
@@ -57,6 +58,9 @@ class StandIn final : public DeviceBackend {
   [[nodiscard]] bool shows_a_device() const noexcept override { return true; }
   [[nodiscard]] int device_count() const override { return kDevices; }
   [[nodiscard]] int current_device_if_chosen() const noexcept override;
+  [[nodiscard]] bool is_capturing(CUstream_st* stream) const noexcept override {
+    return StandInStream::of(stream).captures;
+  }
   [[nodiscard]] DeviceFacts facts(int device) const override;
   [[nodiscard]] std::shared_ptr<void> register_memory(int device, std::shared_ptr<std::byte> memory,
                                                       std::size_t bytes) override;

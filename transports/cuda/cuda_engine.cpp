@@ -46,7 +46,7 @@ CudaEngine::CudaEngine(int device, DeviceEngineSettings const& settings)
 CudaEngine::~CudaEngine() {
   try {
     entered_.emplace(context_);
-  } catch (Error const&) {  // the driver is shutting down, and takes everything with it
+  } catch (Error const&) {  // as run_out() finds
   }
   if (idle() || run_out()) return;
   ring_.leak();
@@ -246,6 +246,7 @@ bool CudaEngine::is_done(Queue const& queue) {
 }
 
 bool CudaEngine::progress() {
+  DeviceGuard const guard(context_);  // or the runtime would make a context of its own choice for this thread
   for (auto const& queue : queues_) {
     if (!is_done(queue) && !queue.is_sealed) static_cast<void>(queue.stream.is_done());  // for its error
   }
@@ -253,7 +254,9 @@ bool CudaEngine::progress() {
 }
 
 bool CudaEngine::idle() const noexcept {
+  if (queues_[0].is_done && queues_[1].is_done) return true;
   try {
+    DeviceGuard const guard(context_);
     return is_done(queues_[0]) && is_done(queues_[1]);
   } catch (...) {
     return false;  // progress() says why
@@ -270,6 +273,12 @@ void CudaEngine::release_holds() noexcept {
 }
 
 bool CudaEngine::run_out() noexcept {
+  std::optional<DeviceGuard> guard;
+  try {
+    guard.emplace(context_);
+  } catch (Error const&) {
+    return true;  // the driver is shutting down, and takes everything with it
+  }
   auto const deadline = std::chrono::steady_clock::now() + kRunOut;
   for (;;) {
     release_holds();

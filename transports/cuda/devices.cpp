@@ -61,6 +61,16 @@ int CudaBackend::device_count() const {
   throw SystemError("davit: there is a GPU, but it cannot be used: cudaGetDeviceCount gave " + text_of(result));
 }
 
+bool CudaBackend::is_capturing(CUstream_st* stream) const noexcept {
+  auto status = cudaStreamCaptureStatusNone;
+  // Refused for the default stream while any other is capturing, which comes to the same here.
+  if (cudaStreamIsCapturing(stream, &status) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return true;
+  }
+  return status != cudaStreamCaptureStatusNone;
+}
+
 DeviceFacts CudaBackend::facts(int device) const {
   DeviceFacts facts;
   char address[32] = {};

@@ -89,10 +89,16 @@ class Registry {
     }
   }
 
-  void leave(std::byte* begin) noexcept {
+  void leave(int device, std::byte* begin) noexcept {
     std::lock_guard const lock(mutex_);
     auto const found = entries_.find(begin);
-    if (--found->second.users == 0) entries_.erase(found);
+    if (--found->second.users > 0) return;
+    try {
+      DeviceGuard const guard(device);
+      entries_.erase(found);
+    } catch (Error const&) {  // the driver is shutting down
+      entries_.erase(found);
+    }
   }
 
  private:
@@ -108,23 +114,33 @@ class Registry {
 /// One user of a registration; unregisters before the memory may go.
 class Registered {
  public:
-  Registered(int device, std::shared_ptr<std::byte> memory, std::size_t bytes) : memory_(std::move(memory)) {
+  Registered(int device, std::shared_ptr<std::byte> memory, std::size_t bytes)
+      : device_(device), memory_(std::move(memory)) {
     Registry::of_process().enter(device, memory_.get(), bytes);
   }
-  ~Registered() { Registry::of_process().leave(memory_.get()); }
+  ~Registered() { Registry::of_process().leave(device_, memory_.get()); }
   Registered(Registered const&) = delete;
   Registered& operator=(Registered const&) = delete;
 
  private:
+  int device_;
   std::shared_ptr<std::byte> memory_;
 };
 
+/// Freed on its device, whichever thread drops it: else the runtime would make a context of its own choice there.
 template <class Memory>
 std::shared_ptr<std::byte> shared_memory(int device, std::size_t bytes) {
   DeviceGuard const guard(device);
   auto owner = std::make_shared<Memory>(bytes);
   auto* const begin = owner->get();
-  return {std::move(owner), begin};
+  return {begin, [owner = std::move(owner), device](std::byte*) mutable {
+            try {
+              DeviceGuard const there(device);
+              owner.reset();
+            } catch (Error const&) {
+              owner->leak();  // the driver is shutting down
+            }
+          }};
 }
 
 }  // namespace
