@@ -12,4 +12,5 @@
 #include "davit/options.hpp"
 #include "davit/request.hpp"
 #include "davit/stats.hpp"
+#include "davit/stream.hpp"
 #include "davit/version.hpp"
