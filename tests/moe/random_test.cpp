@@ -50,7 +50,7 @@ Script random_script(Random& random, int ranks) {
 void play_random(HostOrder order) {
   Random random(static_cast<std::uint64_t>(order) + 100);
   for (int group_number = 0; group_number < kGroups; ++group_number) {
-    auto const ranks = static_cast<int>(random.between(1, 8));
+    auto const ranks = static_cast<int>(random.between(1, most_ranks()));
     Making making;
     making.options.host_order = order;
     making.options.slot_bytes = random.chance(0.8) ? 4096 : 65536;

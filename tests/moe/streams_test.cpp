@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// dispatch and combine on streams, and choices that lie on the GPU. GPUs are stand-ins.
+/// dispatch and combine on streams, and choices that lie on the GPU.
 #include <gtest/gtest.h>
 
 #include "davit/error.hpp"
@@ -25,7 +25,7 @@ Batch identity_batch(Random& random, ExpertGroupOptions const& options) {
 /// x is overwritten, received rows and the routing are dropped, as soon as the calls are enqueued.
 TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
   ExpertGroupOptions const options{.experts = 10, .top_k = 3, .hidden = 96, .max_tokens = 40, .dtype = bf16};
-  run_on_streams(kRanks, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(kRanks, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     ExpertGroup group(comm, options);
     Random same(11);
     struct Open {
@@ -48,10 +48,7 @@ TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
       combine.stream = dispatch.stream;
       combine.reduce = turn % 4 == 1 ? Reduce::by_k : Reduce::grouped;
       auto const received = group.dispatch(routing, mine.x.data(), dispatch);
-      stream.submit([memory = mine.x] {
-        memory.write(0, std::vector<std::byte>(memory.size(), kUntouched));
-        return true;
-      });
+      stream.write(mine.x.data(), std::vector<std::byte>(mine.x.size(), kUntouched));
       group.combine(routing, received.data(), mine.out.data(), combine);
     }
     ASSERT_TRUE(stream.drain());
@@ -70,7 +67,7 @@ TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
 
 TEST(MoeStreams, ChoicesOnTheGpu) {
   ExpertGroupOptions const options{.experts = 6, .top_k = 2, .hidden = 32, .max_tokens = 30, .dtype = f32};
-  run_on_streams(kRanks, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(kRanks, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     ExpertGroup group(comm, options);
     Random same(12);
     for (int turn = 0; turn < 8; ++turn) {
@@ -93,7 +90,7 @@ TEST(MoeStreams, ChoicesOnTheGpu) {
 
 TEST(MoeStreams, WrongChoicesOnTheGpuAreRefused) {
   ExpertGroupOptions const options{.experts = 6, .top_k = 2, .hidden = 32, .max_tokens = 4, .dtype = f32};
-  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream&) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream&) {
     ExpertGroup group(comm, options);
     std::vector<std::int32_t> const numbers{0, 6, 1, 2};
     Memory const ids(bytes_of(numbers));
@@ -113,7 +110,7 @@ TEST(MoeStreams, WrongChoicesOnTheGpuAreRefused) {
 
 TEST(MoeStreams, RowsStayOnTheHostUnlessAskedFor) {
   ExpertGroupOptions const options{.experts = 2, .top_k = 1, .hidden = 8, .max_tokens = 4, .dtype = f32};
-  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream&) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream&) {
     ExpertGroup group(comm, options);
     std::vector<std::int32_t> const ids{0, 1};
     std::vector<float> const weights{1, 1};
@@ -125,7 +122,7 @@ TEST(MoeStreams, RowsStayOnTheHostUnlessAskedFor) {
       DispatchOptions dispatch;
       dispatch.space = space;
       auto const received = group.dispatch(routing, rank == 0 ? x.data() : nullptr, dispatch);
-      return StandIn::of_process().place(received.data()).kind;
+      return test_device().backend().place(received.data()).kind;
     };
     EXPECT_EQ(kind(Space::automatic), rank == 0 ? MemoryKind::device : MemoryKind::pageable);
     EXPECT_EQ(kind(Space::device), MemoryKind::device);

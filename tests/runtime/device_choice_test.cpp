@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/runtime/arguments.hpp"
+#include "tests/runtime/streams.hpp"
 #include "tests/support/access.hpp"
 #include "tests/support/stand_in.hpp"
 
@@ -158,6 +159,43 @@ TEST(Buffers, AHostCallAfterThoseOnAGpuAndBack) {
       ASSERT_EQ(got[1], 100 * round + 10 + rank);
     }
   });
+}
+
+TEST(StreamArguments, ACaptureIsRefused) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
+    Ring ring(comm, 10);
+    StandInStream capturing;
+    capturing.captures = true;
+    expect_parts(raised<UsageError>([&] { ring.enqueue(comm, Stream(capturing.handle())); }),
+                 {"alltoallv: the stream is being captured"});
+    ring.enqueue(comm, stream);
+    ASSERT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+    ring.check(rank, 1);
+  });
+}
+
+TEST(StreamArguments, NeedAPreparedCommunicator) {
+  static_cast<void>(play_ranks(2, [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
+    auto comm = davit::detail::Access::make(std::move(bootstrap), Making::patient(), {}, &StandIn::of_process());
+    StandInStream stream;
+    auto const memory = StandIn::of_process().device_memory(rank, 4096);
+    std::vector<std::int64_t> const counts{1, 1};
+    std::vector<std::int64_t> const displs{0, 1};
+    auto const call = [&] {
+      comm.alltoallv(memory.get(), counts, displs, i32, memory.get() + 1024, counts, displs, i32,
+                     Stream(stream.handle()));
+    };
+    expect_parts(raised<UsageError>(call), {"not prepared"});
+    StandIn::choose(-1);
+    comm.prepare();
+    expect_parts(raised<UsageError>(call), {"no GPU yet", "prepare()"});
+    StandIn::choose(rank);
+    comm.prepare();
+    call();
+    EXPECT_TRUE(stream.drain());
+    EXPECT_TRUE(await_status(comm));
+  }));
 }
 
 }  // namespace

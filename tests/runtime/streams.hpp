@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Ranks with a stand-in for a GPU and a stream each.
+/// Ranks with a GPU and a stream each. Ranks share nothing but their communicator, since they may be processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,6 @@
 #include "tests/support/limits.hpp"
 #include "tests/support/memory.hpp"
 #include "tests/support/ranks.hpp"
-#include "tests/support/stand_in.hpp"
 
 namespace davit::test {
 
@@ -28,12 +27,12 @@ inline Making small_slots() {
 
 /// Runs `play` with a prepared communicator whose ranks have chosen a GPU each, where their buffers lie.
 inline void run_on_streams(int ranks, Making const& making,
-                           std::function<void(int, Communicator&, StandInStream&)> const& play) {
+                           std::function<void(int, Communicator&, TestStream&)> const& play) {
   keep_on_devices();
   run_ranks(ranks, making, [&](int rank, Communicator& comm) {
     comm.prepare();
-    StandInStream stream;
-    play(rank, comm, stream);
+    auto const stream = test_device().make_stream();
+    play(rank, comm, *stream);
   });
 }
 
@@ -54,7 +53,7 @@ class Ring {
   Ring(Communicator const& comm, std::int64_t count)
       : ranks_(static_cast<std::size_t>(comm.size())), count_(count), counts_(ranks_, count) {
     bytes_ = ranks_ * static_cast<std::size_t>(count) * sizeof(std::int32_t);
-    memory_ = StandIn::of_process().device_memory(comm.device(), 2 * bytes_);
+    memory_ = test_device().backend().device_memory(comm.device(), 2 * bytes_);
     std::vector<std::int32_t> values;
     for (std::size_t peer = 0; peer < ranks_; ++peer) {
       displs_.push_back(static_cast<std::int64_t>(peer) * count);
@@ -63,10 +62,11 @@ class Ring {
     test_device().write(memory_.get(), bytes_of(values));
   }
 
-  void enqueue(Communicator& comm, StandInStream& stream) {
+  void enqueue(Communicator& comm, TestStream& stream) { enqueue(comm, Stream(stream.handle())); }
+  void enqueue(Communicator& comm, Stream stream) {
     auto* const from = memory_.get() + (calls_ % 2 == 0 ? 0 : bytes_);
     auto* const to = memory_.get() + (calls_ % 2 == 0 ? bytes_ : 0);
-    comm.alltoallv(from, counts_, displs_, i32, to, counts_, displs_, i32, Stream(stream.handle()));
+    comm.alltoallv(from, counts_, displs_, i32, to, counts_, displs_, i32, stream);
     ++calls_;
   }
 

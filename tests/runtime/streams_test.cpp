@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Calls on streams: order, overwritten inputs, many at once, mixed with calls without. GPUs are stand-ins.
+/// Calls on streams: order, overwritten inputs, many at once, mixed with calls without.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(All, Streams, testing::Values(1, 2, 3, 4, 8));
 /// 100 calls back to back, each of what the one before brought, without the host between.
 TEST_P(Streams, ManyCallsWithoutTheHost) {
   auto making = small_slots();
-  run_on_streams(ranks(), making, [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(ranks(), making, [&](int rank, Communicator& comm, TestStream& stream) {
     Ring ring(comm, 3000);
     for (int call = 0; call < fewer(100); ++call) ring.enqueue(comm, stream);
     ASSERT_TRUE(stream.drain());
@@ -33,21 +33,19 @@ TEST_P(Streams, ManyCallsWithoutTheHost) {
 
 /// The input is another's as soon as the stream has come so far.
 TEST_P(Streams, InputIsOverwrittenRightAfter) {
-  run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     auto const n = static_cast<std::size_t>(comm.size());
     std::size_t const count = 2500;
     auto const bytes = n * count * sizeof(std::int32_t);
-    auto const memory = StandIn::of_process().device_memory(comm.device(), (1 + 20) * bytes);
+    auto const memory = test_device().backend().device_memory(comm.device(), (1 + 20) * bytes);
     std::vector<std::int64_t> const counts(n, count);
     std::vector<std::int64_t> displs;
     for (std::size_t peer = 0; peer < n; ++peer) displs.push_back(static_cast<std::int64_t>(peer * count));
     for (std::int32_t call = 0; call < 20; ++call) {
       auto* const send = memory.get();
-      stream.submit([=] {
-        std::vector<std::int32_t> const values(n * count, 100 * call + rank);
-        test_device().write(send, bytes_of(values));
-        return true;
-      });
+      std::vector<std::int32_t> const values(n * count, 100 * call + rank);
+      auto const data = bytes_of(values);
+      stream.write(send, {data.begin(), data.end()});
       comm.alltoallv(send, counts, displs, i32, memory.get() + static_cast<std::size_t>(1 + call) * bytes, counts,
                      displs, i32, Stream(stream.handle()));
     }
@@ -66,7 +64,7 @@ TEST_P(Streams, InputIsOverwrittenRightAfter) {
 
 /// Random exchanges, some on the stream, some not, some in host memory, in place or not.
 TEST_P(Streams, MixedWithCallsWithout) {
-  run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     Random same(5);
     std::vector<std::unique_ptr<Exchange>> exchanges;
     std::vector<std::unique_ptr<test::Buffers>> open;
@@ -97,10 +95,9 @@ TEST(StreamOrder, EarlierWorkTakesAsLongAsItTakes) {
   auto making = small_slots();
   making.options.timeout = stretched(std::chrono::milliseconds(200));
   making.options.first_timeout = stretched(std::chrono::seconds(10));
-  run_on_streams(2, making, [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(2, making, [&](int rank, Communicator& comm, TestStream& stream) {
     Ring ring(comm, 100);
-    auto const end = std::chrono::steady_clock::now() + stretched(std::chrono::milliseconds(600));
-    stream.submit([end] { return std::chrono::steady_clock::now() > end; });
+    stream.pass(stretched(std::chrono::milliseconds(600)));
     ring.enqueue(comm, stream);
     EXPECT_FALSE(comm.status());
     ASSERT_TRUE(stream.drain());
@@ -110,7 +107,7 @@ TEST(StreamOrder, EarlierWorkTakesAsLongAsItTakes) {
 }
 
 TEST(StreamOrder, DestroyingWaitsForWhatIsEnqueued) {
-  run_on_streams(3, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(3, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     Ring ring(comm, 5000);
     for (int call = 0; call < 10; ++call) ring.enqueue(comm, stream);
     comm = Communicator();
@@ -120,7 +117,7 @@ TEST(StreamOrder, DestroyingWaitsForWhatIsEnqueued) {
 }
 
 TEST(StreamOrder, OneRankOnAStreamTheOtherNot) {
-  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     Random same(9);
     for (int round = 0; round < 20; ++round) {
       Exchange const exchange(same, 2, random_matrix(same, 2, {4096, 32768, 20000}));
@@ -138,7 +135,7 @@ TEST(StreamOrder, OneRankOnAStreamTheOtherNot) {
 }
 
 TEST(StreamKernels, NoneForContiguousBlocks) {
-  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     Ring ring(comm, 5000);
     ring.enqueue(comm, stream);
     ASSERT_TRUE(stream.drain());
@@ -149,7 +146,7 @@ TEST(StreamKernels, NoneForContiguousBlocks) {
 }
 
 TEST(StreamArguments, AreCheckedBeforeAnythingMoves) {
-  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
     std::vector<std::int64_t> const counts{1, 1};
     std::vector<std::int64_t> const displs{0, 1};
     std::int32_t pageable[4] = {};
@@ -163,43 +160,6 @@ TEST(StreamArguments, AreCheckedBeforeAnythingMoves) {
     EXPECT_TRUE(await_status(comm));
     ring.check(rank, 1);
   });
-}
-
-TEST(StreamArguments, ACaptureIsRefused) {
-  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, StandInStream& stream) {
-    Ring ring(comm, 10);
-    StandInStream capturing;
-    capturing.captures = true;
-    expect_parts(raised<UsageError>([&] { ring.enqueue(comm, capturing); }),
-                 {"alltoallv: the stream is being captured"});
-    ring.enqueue(comm, stream);
-    ASSERT_TRUE(stream.drain());
-    EXPECT_TRUE(await_status(comm));
-    ring.check(rank, 1);
-  });
-}
-
-TEST(StreamArguments, NeedAPreparedCommunicator) {
-  static_cast<void>(play_ranks(2, [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
-    auto comm = davit::detail::Access::make(std::move(bootstrap), Making::patient(), {}, &StandIn::of_process());
-    StandInStream stream;
-    auto const memory = StandIn::of_process().device_memory(rank, 4096);
-    std::vector<std::int64_t> const counts{1, 1};
-    std::vector<std::int64_t> const displs{0, 1};
-    auto const call = [&] {
-      comm.alltoallv(memory.get(), counts, displs, i32, memory.get() + 1024, counts, displs, i32,
-                     Stream(stream.handle()));
-    };
-    expect_parts(raised<UsageError>(call), {"not prepared"});
-    StandIn::choose(-1);
-    comm.prepare();
-    expect_parts(raised<UsageError>(call), {"no GPU yet", "prepare()"});
-    StandIn::choose(rank);
-    comm.prepare();
-    call();
-    EXPECT_TRUE(stream.drain());
-    EXPECT_TRUE(await_status(comm));
-  }));
 }
 
 }  // namespace

@@ -12,6 +12,24 @@
 namespace davit::test {
 namespace {
 
+class OnStandIn final : public TestStream {
+ public:
+  [[nodiscard]] CUstream_st* handle() override { return stream_.handle(); }
+  void write(std::byte* to, std::vector<std::byte> data) override {
+    stream_.submit([to = StandIn::of_process().seen_by_host(to), data = std::move(data)] {
+      std::memcpy(to, data.data(), data.size());
+      return true;
+    });
+  }
+  void pass(std::chrono::milliseconds time) override {
+    stream_.submit([end = std::chrono::steady_clock::now() + time] { return std::chrono::steady_clock::now() > end; });
+  }
+  [[nodiscard]] bool drain() override { return stream_.drain(); }
+
+ private:
+  StandInStream stream_;
+};
+
 class StandInDevice final : public TestDevice {
  public:
   DeviceBackend& backend() override { return StandIn::of_process(); }
@@ -23,6 +41,7 @@ class StandInDevice final : public TestDevice {
   void read(std::span<std::byte> data, std::byte const* from) override {
     std::memcpy(data.data(), StandIn::of_process().seen_by_host(from), data.size());
   }
+  std::unique_ptr<TestStream> make_stream() override { return std::make_unique<OnStandIn>(); }
 };
 
 TestDevice*& device() noexcept {

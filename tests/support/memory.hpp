@@ -4,6 +4,7 @@
 /// GPU, or mixed: those of every second rank. The GPU is a stand-in unless the program has set another.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -12,6 +13,18 @@
 #include "transports/device_backend.hpp"
 
 namespace davit::test {
+
+/// A stream of a rank's GPU.
+class TestStream {
+ public:
+  virtual ~TestStream() = default;
+  [[nodiscard]] virtual CUstream_st* handle() = 0;
+  /// In stream order: writes to the GPU; lets time pass.
+  virtual void write(std::byte* to, std::vector<std::byte> data) = 0;
+  virtual void pass(std::chrono::milliseconds time) = 0;
+  /// Waits until all has run, at most some 20 seconds.
+  [[nodiscard]] virtual bool drain() = 0;
+};
 
 /// What tests need of GPUs.
 class TestDevice {
@@ -23,6 +36,7 @@ class TestDevice {
   [[nodiscard]] virtual int chosen() const = 0;
   virtual void write(std::byte* to, std::span<std::byte const> data) = 0;
   virtual void read(std::span<std::byte> data, std::byte const* from) = 0;
+  [[nodiscard]] virtual std::unique_ptr<TestStream> make_stream() = 0;
 };
 
 /// Instead of the stand-in; it must stay.

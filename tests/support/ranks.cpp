@@ -12,6 +12,27 @@
 #include "tests/support/memory.hpp"
 
 namespace davit::test {
+namespace {
+
+struct TheStage {
+  Stage play;
+  int ranks = 8;
+};
+
+TheStage& stage() {
+  static TheStage instance;
+  return instance;
+}
+
+}  // namespace
+
+void set_stage(Stage play, int ranks) { stage() = {std::move(play), ranks}; }
+int most_ranks() { return stage().ranks; }
+
+void meet(Communicator& comm) {
+  davit::detail::Access::state(comm).bootstrap->barrier(std::chrono::steady_clock::now() +
+                                                        stretched(std::chrono::seconds(30)));
+}
 
 Options Making::patient() {
   Options options;
@@ -24,8 +45,11 @@ Communicator made(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::S
   return davit::detail::Access::make(std::move(bootstrap), std::move(options), start, test_backend());
 }
 
-std::vector<std::exception_ptr> play_ranks(int ranks, std::function<void(int, std::shared_ptr<Bootstrap>)> const& play,
-                                           std::chrono::milliseconds limit) {
+std::vector<std::exception_ptr> play_ranks(int ranks, Play const& play, std::chrono::milliseconds limit) {
+  if (stage().play) {
+    Watchdog const watchdog(limit);
+    return stage().play(ranks, play);
+  }
   auto bootstraps = threads(ranks);
   auto const count = static_cast<std::size_t>(ranks);
   std::vector<std::exception_ptr> thrown(count);

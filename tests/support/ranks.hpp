@@ -29,10 +29,17 @@ struct Making {
 /// A communicator whose GPUs, if any, are those of the tests.
 [[nodiscard]] Communicator made(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start = {});
 
+using Play = std::function<void(int, std::shared_ptr<Bootstrap>)>;
+/// Plays ranks in another way than as threads; see play_ranks.
+using Stage = std::function<std::vector<std::exception_ptr>(int ranks, Play const& play)>;
+/// From now on; at most `ranks` at once.
+void set_stage(Stage stage, int ranks);
+/// Most ranks that can be played.
+[[nodiscard]] int most_ranks();
+
 /// Runs `play(rank, bootstrap)` on a thread a rank. @returns what each threw, null where it returned.
-[[nodiscard]] std::vector<std::exception_ptr> play_ranks(
-    int ranks, std::function<void(int, std::shared_ptr<Bootstrap>)> const& play,
-    std::chrono::milliseconds limit = std::chrono::seconds(30));
+[[nodiscard]] std::vector<std::exception_ptr> play_ranks(int ranks, Play const& play,
+                                                         std::chrono::milliseconds limit = std::chrono::seconds(30));
 
 /// Runs `play(rank, communicator)` on a thread a rank; what a rank throws fails the test.
 void run_ranks(int ranks, Making const& setup, std::function<void(int, Communicator&)> const& play);
@@ -40,6 +47,9 @@ inline void run_ranks(int ranks, std::function<void(int, Communicator&)> const& 
 
 /// "UsageError: davit: ..." of what was thrown; empty for null.
 [[nodiscard]] std::string text_of(std::exception_ptr const& thrown);
+
+/// Waits for the other ranks of a communicator, usable or not.
+void meet(Communicator& comm);
 
 /// Text of the `Raised` that `call` must throw; anything else fails the test. A child of `Raised` is something else.
 template <class Raised, class Call>

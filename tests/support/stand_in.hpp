@@ -68,8 +68,6 @@ class StandIn final : public DeviceBackend {
   [[nodiscard]] std::shared_ptr<std::byte> pinned_memory(int device, std::size_t bytes) override;
   [[nodiscard]] std::unique_ptr<DeviceEngine> make_engine(int device, DeviceEngineSettings const& settings) override;
 
-  /// Operations that a lane of a new engine takes before a submission waits: what a full launch queue is like.
-  static void set_room(std::size_t operations) noexcept;
   /// Makes a device the calling thread's current one; -1: none.
   static void choose(int device) noexcept;
   /// Where the host reaches memory of a device; other memory as it is.

@@ -11,8 +11,6 @@
 namespace davit::test {
 namespace {
 
-std::atomic<std::size_t> room{1024};
-
 class StandInEngine final : public DeviceEngine {
  public:
   StandInEngine(StandIn& backend, int device) : backend_(backend), device_(device) {}
@@ -126,7 +124,7 @@ class StandInEngine final : public DeviceEngine {
  private:
   struct Queue {
     mutable Held held;
-    StandInStream stream{room};
+    StandInStream stream;
   };
 
   template <class T>
@@ -153,8 +151,6 @@ class StandInEngine final : public DeviceEngine {
 };
 
 }  // namespace
-
-void StandIn::set_room(std::size_t operations) noexcept { room = operations; }
 
 std::unique_ptr<DeviceEngine> StandIn::make_engine(int device, DeviceEngineSettings const&) {
   return std::make_unique<StandInEngine>(*this, device);
