@@ -236,10 +236,7 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
     host.engine().abandon();
     if (device != nullptr) device->engine().abandon();
   }
-  if (device != nullptr && !device->device_engine().ran_out()) {
-    static_cast<void>(new auto(std::move(enqueued_)));  // the GPU may still use what they own
-  }
-  enqueued_.clear();
+  if (device != nullptr && !enqueued_.empty()) device->take_over(enqueued_);
   while (!queue_.empty()) finish_head(failure_);
 }
 

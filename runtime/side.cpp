@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "runtime/call.hpp"
+
 namespace davit::detail {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr std::size_t kEnded = 2;  // and the next
 }  // namespace
 
 Side::Side(std::unique_ptr<Engine> engine, std::shared_ptr<RowPool> pool, Counter* fences)
-    : engine_(std::move(engine)), pool_(std::move(pool)), fences_(fences) {}
+    : engine_(std::move(engine)), pool_(std::move(pool)), fences_(fences == nullptr ? own_fences_.data() : fences) {}
 
 void Side::fence(Lane first, Lane then, int rank) {
   auto& word = fences_[static_cast<std::size_t>(first)];
@@ -50,8 +52,10 @@ DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint
       device_(device),
       mesh_(mesh),
       device_engine_(static_cast<DeviceEngine*>(engine_.get())),
-      words_(std::move(words)),
-      registrations_(static_cast<std::size_t>(mesh.size())) {
+      reached_(std::make_unique<Reached>()) {
+  reached_->pool = pool();
+  reached_->words = std::move(words);
+  reached_->registrations.resize(static_cast<std::size_t>(mesh.size()));
   store_release((&word(kFences))[0], 0);
   store_release((&word(kFences))[1], 0);
   for (auto const index : {kBegun, kEnded, kEnded + 1}) store_release(word(index), number);
@@ -59,18 +63,14 @@ DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint
 
 DeviceSide::~DeviceSide() {
   if (!device_engine_->idle()) device_engine_->abandon();
-  bool const ran_out = device_engine_->ran_out();
+  if (!device_engine_->ran_out()) static_cast<void>(reached_.release());
   engine_.reset();
-  if (ran_out) return;
-  // What is still on the GPU may touch these at any time.
-  static_cast<void>(new auto(std::move(registrations_)));
-  static_cast<void>(new auto(std::move(words_)));
-  static_cast<void>(new auto(std::move(host_memory_)));
-  static_cast<void>(new auto(pool()));
 }
 
+void DeviceSide::take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept { reached_->calls.swap(calls); }
+
 void DeviceSide::reach(int rank) {
-  auto& registration = registrations_[static_cast<std::size_t>(rank)];
+  auto& registration = reached_->registrations[static_cast<std::size_t>(rank)];
   if (registration != nullptr) return;
   registration = backend_.register_memory(device_, mesh_.mapping(rank),
                                           mesh_.geometry().control_bytes() + mesh_.geometry().slots_bytes());
@@ -78,10 +78,10 @@ void DeviceSide::reach(int rank) {
 
 std::byte* DeviceSide::host_memory(std::size_t bytes) {
   if (bytes > host_bytes_) {
-    host_memory_ = backend_.pinned_memory(device_, bytes);
+    reached_->host_memory = backend_.pinned_memory(device_, bytes);
     host_bytes_ = bytes;
   }
-  return host_memory_.get();
+  return reached_->host_memory.get();
 }
 
 void DeviceSide::begin(CUstream_st* stream, std::uint32_t number) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "transports/mesh.hpp"
 
 namespace davit::detail {
+
+class Call;
 
 class Side {
  public:
@@ -31,6 +34,7 @@ class Side {
   void fence(Lane first, Lane then, int rank);
 
  protected:
+  /// @param fences two words that the engine reaches; null: any memory will do.
   Side(std::unique_ptr<Engine> engine, std::shared_ptr<RowPool> pool, Counter* fences);
   ~Side() = default;
 
@@ -39,15 +43,13 @@ class Side {
  private:
   std::shared_ptr<RowPool> pool_;
   std::uint32_t fenced_ = 0;
-  Counter* fences_;  ///< one a lane, in memory that the engine reaches
+  std::array<Counter, 2> own_fences_{};
+  Counter* fences_;  ///< one a lane
 };
 
 class HostSide final : public Side {
  public:
-  explicit HostSide(std::unique_ptr<Engine> engine) : Side(std::move(engine), host_pool(), words_.data()) {}
-
- private:
-  std::array<Counter, 2> words_{};
+  explicit HostSide(std::unique_ptr<Engine> engine) : Side(std::move(engine), host_pool(), nullptr) {}
 };
 
 /// Whether what a GPU's lanes wait for is no longer what it was at the last look.
@@ -77,6 +79,8 @@ class DeviceSide final : public Side {
 
   void begin(CUstream_st* stream, std::uint32_t number);
   void end(CUstream_st* stream, std::uint32_t number);
+  /// Takes calls that failed: what they own may still be in use.
+  void take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept;
   /// Whether the stream has come to call `number`; whether it has run.
   [[nodiscard]] bool has_begun(std::uint32_t number) const noexcept;
   [[nodiscard]] bool has_ended(std::uint32_t number) const noexcept;
@@ -89,17 +93,23 @@ class DeviceSide final : public Side {
   DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number, std::unique_ptr<DeviceEngine> engine,
              std::shared_ptr<std::byte> words);
   [[nodiscard]] Counter& word(std::size_t index) const noexcept {
-    return reinterpret_cast<Counter*>(words_.get())[16 * index];  // a cache line each
+    return reinterpret_cast<Counter*>(reached_->words.get())[16 * index];  // a cache line each
   }
+  /// What the GPU touches. Left to the process's end where it could not be stopped.
+  struct Reached {
+    std::shared_ptr<RowPool> pool;
+    std::shared_ptr<std::byte> words;
+    std::shared_ptr<std::byte> host_memory;
+    std::vector<std::shared_ptr<void>> registrations;  ///< of each rank's outbox; null until reached
+    std::deque<std::shared_ptr<Call>> calls;
+  };
 
   DeviceBackend& backend_;
   int device_;
   Mesh& mesh_;
   DeviceEngine* device_engine_;
-  std::shared_ptr<std::byte> words_;
-  std::shared_ptr<std::byte> host_memory_;
   std::size_t host_bytes_ = 0;
-  std::vector<std::shared_ptr<void>> registrations_;  ///< of each rank's outbox; null until reached
+  std::unique_ptr<Reached> reached_;
 };
 
 }  // namespace davit::detail
