@@ -4,8 +4,6 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -57,7 +55,7 @@ struct Proposal {
   std::uint64_t direct_bytes;
   Path path;
   HostOrder host_order;
-  Topology::CpuMask cpus;
+  CpuMask cpus;
 };
 
 /// What came of it.
@@ -95,13 +93,10 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
       [](HostOrder order) {
         return std::string(order == HostOrder::eager ? "eager" : order == HostOrder::queues ? "queues" : "submission");
       });
-  Topology::CpuMask cpus{};
-  for (auto const& proposal : all) {
-    for (std::size_t word = 0; word < cpus.size(); ++word) cpus[word] |= proposal.cpus[word];
-  }
-  auto const cores =
-      std::accumulate(cpus.begin(), cpus.end(), 0, [](int sum, auto word) { return sum + std::popcount(word); });
-  return {all.front().geometry, cores < bootstrap.size() ? Eagerness::yield : Eagerness::spin};
+  CpuMask cpus;
+  for (auto const& proposal : all) cpus |= proposal.cpus;
+  auto const ranks = static_cast<std::size_t>(bootstrap.size());
+  return {all.front().geometry, cpus.count() < ranks ? Eagerness::yield : Eagerness::spin};
 }
 
 /// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
@@ -132,7 +127,7 @@ Geometry geometry_of(int ranks, Options const& options) {
   geometry.slots = 2 * static_cast<std::uint32_t>(options.slots != 0 ? options.slots : std::max(4, ranks / 2));
   geometry.slot_bytes = options.slot_bytes;
   if (geometry.slot_bytes == 0) {
-    auto const share = Topology::of_this_machine().last_level_cache_bytes() / 2 / (geometry.ranks * geometry.slots);
+    auto const share = Topology::of_this_machine().machine().last_level_cache_bytes / 2 / (geometry.ranks * geometry.slots);
     geometry.slot_bytes = kMostAutomaticSlot;
     while (geometry.slot_bytes > kLeastAutomaticSlot && geometry.slot_bytes > share) geometry.slot_bytes /= 2;
   }

@@ -21,7 +21,8 @@ std::string summary(Environment const& e) {
                      " path=" + std::to_string(static_cast<int>(e.path)) +
                      " direct_bytes=" + std::to_string(e.direct_bytes) + " slot_bytes=" + std::to_string(e.slot_bytes) +
                      " slots=" + std::to_string(e.slots) + " shm_dir=" + e.shm_dir + " segment=" + e.segment +
-                     " host_order=" + std::to_string(static_cast<int>(e.host_order)) + " nodes=";
+                     " host_order=" + std::to_string(static_cast<int>(e.host_order)) +
+                     " placement=" + std::to_string(static_cast<int>(e.placement)) + " nodes=";
   for (int const node : e.nodes) text += std::to_string(node) + ",";
   return text + " log=" + std::to_string(static_cast<int>(e.log)) + " end";
 }
@@ -36,6 +37,7 @@ TEST(OptionsTest, DISABLED_ChildReads) {
     EXPECT_EQ(options.slot_bytes, environment().slot_bytes);
     EXPECT_EQ(options.slots, environment().slots);
     EXPECT_EQ(options.host_order, environment().host_order);
+    EXPECT_EQ(options.placement, environment().placement);
     // Once and for all: what changes later is not looked at.
     setenv("DAVIT_TIMEOUT", "7", 1);
     EXPECT_EQ(options.timeout, environment().timeout);
@@ -57,11 +59,12 @@ std::string read_with(std::vector<std::string> const& variables) {
 TEST(OptionsTest, DefaultsAreThoseOfTheManual) {
   std::string const defaults =
       "ad: timeout=60000 path=0 direct_bytes=32768 slot_bytes=0 slots=0 shm_dir=/dev/shm segment=auto host_order=0 "
-      "nodes= "
+      "placement=0 nodes= "
       "log=1 end";
   EXPECT_EQ(read_with({}), defaults);
   EXPECT_EQ(read_with({"DAVIT_TIMEOUT=", "DAVIT_PATH=", "DAVIT_DIRECT_BYTES=", "DAVIT_SLOT_BYTES=", "DAVIT_SLOTS=",
-                       "DAVIT_SHM_DIR=", "DAVIT_SEGMENT=", "DAVIT_HOST_ORDER=", "DAVIT_NODES=", "DAVIT_LOG="}),
+                       "DAVIT_SHM_DIR=", "DAVIT_SEGMENT=", "DAVIT_HOST_ORDER=", "DAVIT_PLACEMENT=", "DAVIT_NODES=",
+                       "DAVIT_LOG="}),
             defaults)
       << "set to nothing is as not set";
 }
@@ -90,7 +93,9 @@ INSTANTIATE_TEST_SUITE_P(
         Taken{"DAVIT_SEGMENT=auto", "segment=auto"}, Taken{"DAVIT_SEGMENT=descriptor", "segment=descriptor"},
         Taken{"DAVIT_SEGMENT=name", "segment=name"}, Taken{"DAVIT_HOST_ORDER=eager", "host_order=0"},
         Taken{"DAVIT_HOST_ORDER=queues", "host_order=1"}, Taken{"DAVIT_HOST_ORDER=submission", "host_order=2"},
-        Taken{"DAVIT_NODES=0,0,1,1", "nodes=0,0,1,1,"}, Taken{"DAVIT_NODES=3", "nodes=3,"}));
+        Taken{"DAVIT_PLACEMENT=near-reader", "placement=0"}, Taken{"DAVIT_PLACEMENT=near-writer", "placement=1"},
+        Taken{"DAVIT_PLACEMENT=interleave", "placement=2"}, Taken{"DAVIT_NODES=0,0,1,1", "nodes=0,0,1,1,"},
+        Taken{"DAVIT_NODES=3", "nodes=3,"}));
 
 INSTANTIATE_TEST_SUITE_P(LogLevels, VariableTaken,
                          testing::Values(Taken{"DAVIT_LOG=error", "nodes= log=0"},
@@ -132,6 +137,8 @@ std::vector<NotTaken> refused() {
     all.push_back({"DAVIT_SEGMENT", value, {"auto", "descriptor", "name"}});
   for (auto const* const value : {"lazy", "0"})
     all.push_back({"DAVIT_HOST_ORDER", value, {"eager", "queues", "submission"}});
+  for (auto const* const value : {"reader", "0"})
+    all.push_back({"DAVIT_PLACEMENT", value, {"near-reader", "near-writer", "interleave"}});
   for (auto const* const value : {"verbose", "3"})
     all.push_back({"DAVIT_LOG", value, {"error", "warn", "info", "debug"}});
   return all;
