@@ -74,6 +74,15 @@ void read_nodes(hwloc_topology_t topology, Machine& machine) {
     node.cpus = mask_of<CpuMask{}.size()>(object->cpuset);
     machine.nodes.push_back(std::move(node));
   }
+  // In old files nodes lie above packages.
+  for (auto& node : machine.nodes) {
+    std::vector<int> within;
+    while ((object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object)) != nullptr) {
+      auto const cpus = mask_of<CpuMask{}.size()>(object->cpuset);
+      if ((cpus & node.cpus).any()) within.push_back(static_cast<int>(object->logical_index));
+    }
+    if (node.package < 0 && within.size() == 1) node.package = within.front();
+  }
   std::ranges::sort(machine.nodes, {}, &NumaNode::os_index);
   auto* const root = hwloc_get_root_obj(topology);
   machine.cpus = std::max(0, hwloc_bitmap_weight(root->cpuset));
