@@ -205,14 +205,13 @@ hwloc_topology_t load(std::string const& file) {
   if (!file.empty()) check_version(file);
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) throw SystemError("davit: hwloc cannot be initialised");
-  errno = EINVAL;
   // Before loading: the default leaves every I/O object out, even of a file.
   bool const loaded = hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
                       hwloc_topology_set_type_filter(topology, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
                       (file.empty() || hwloc_topology_set_xml(topology, file.c_str()) == 0) &&
                       hwloc_topology_load(topology) == 0;
   if (loaded) return topology;
-  int const error = errno;
+  int const error = errno != 0 ? errno : EINVAL;
   hwloc_topology_destroy(topology);
   if (file.empty()) throw SystemError("davit: hwloc cannot read this machine");
   throw SystemError("davit: machine file '" + file +

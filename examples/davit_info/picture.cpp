@@ -173,7 +173,7 @@ class Drawing {
   std::string draw() {
     double x = 2 * kGap;
     double y = 96;
-    double widest = 760;
+    double widest = 640;
     double const height = panel_height();
     double last_end = 0;
     for (auto const& panel : panels_) {
@@ -329,7 +329,7 @@ class Drawing {
     auto link = gpu.link_gigabytes > 0 ? std::to_string(static_cast<int>(gpu.link_gigabytes + 0.5)) + " GB/s" : "";
     if (gpu.link_width > 0) link += (link.empty() ? "x" : "  x") + std::to_string(gpu.link_width);
     svg_.text(middle, y + 53, link, 11, room, kQuiet, Svg::Anchor::middle);
-    draw_ranks(device.ranks, x, y + kGpuHeight + 12, kGpuWidth);
+    draw_ranks(device.ranks, x, y + kGpuHeight + 15, kGpuWidth);
   }
 
   void draw_ranks(std::vector<int> const& ranks, double x, double y, double width) {
