@@ -10,6 +10,7 @@
 #include <string>
 
 #include "davit/communicator.hpp"
+#include "runtime/placement.hpp"
 #include "runtime/shared_ranges.hpp"
 #include "runtime/task.hpp"
 #include "transports/engine.hpp"
@@ -22,7 +23,7 @@ class CommunicatorState {
  public:
   CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Mesh> mesh_in,
                     std::unique_ptr<Engine> engine_in, bool direct_in, Eagerness eagerness_in,
-                    std::uint32_t first_number);
+                    std::uint32_t first_number, PlacementPlan plan_in);
   /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header.
   ~CommunicatorState();
 
@@ -80,6 +81,7 @@ class CommunicatorState {
   std::unique_ptr<Engine> const engine;
   bool const direct;          ///< agreed: blocks may go the direct way
   Eagerness const eagerness;  ///< of waits: more ranks than cores must yield
+  PlacementPlan const plan;   ///< where ranks and slots lie
   int const rank;
   int const size;
   Stats stats;  ///< under the lock, or by the one thread inside

@@ -10,6 +10,7 @@
 #include "davit/version.hpp"
 #include "runtime/agree.hpp"
 #include "runtime/log.hpp"
+#include "runtime/placement.hpp"
 #include "transports/host/direct_copy.hpp"
 #include "transports/host/host_engine.hpp"
 #include "transports/topology.hpp"
@@ -46,6 +47,9 @@ void check_options(Options const& options) {
   if (static_cast<unsigned>(options.host_order) > static_cast<unsigned>(HostOrder::submission)) {
     refuse("host_order", static_cast<int>(options.host_order), "one of davit::HostOrder");
   }
+  if (static_cast<unsigned>(options.placement) > static_cast<unsigned>(Placement::interleave)) {
+    refuse("placement", static_cast<int>(options.placement), "one of davit::Placement");
+  }
   if (options.direct_bytes < 1) refuse("direct_bytes", options.direct_bytes, "1 or more");
 }
 
@@ -55,20 +59,44 @@ struct Proposal {
   std::uint64_t direct_bytes;
   Path path;
   HostOrder host_order;
-  CpuMask cpus;
+  Placement placement;
+  std::uint64_t cache_bytes;  ///< of this rank's machine
+  Seat seat;
 };
+
+/// So that all slots of a node fit in half its last-level caches.
+std::uint64_t automatic_slot_bytes(Geometry const& geometry, std::uint64_t cache_bytes) {
+  auto const share = cache_bytes / 2 / geometry.ranks / geometry.slots / geometry.rings;
+  auto bytes = kMostAutomaticSlot;
+  while (bytes > kLeastAutomaticSlot && bytes > share) bytes /= 2;
+  return bytes;
+}
 
 /// What came of it.
 struct Agreement {
   Geometry geometry;
   Eagerness eagerness;
+  PlacementPlan plan;
 };
+
+/// Where this rank sits. Host memory has no GPU.
+Seat own_seat(Bootstrap const& bootstrap) {
+  auto seat = seat_of(Topology::of_this_machine().machine(), Topology::usable_cpus(), {}, -1);
+  seat.host = bootstrap.nodes()[static_cast<std::size_t>(bootstrap.rank())];
+  return seat;
+}
 
 Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, Deadline deadline) {
   auto const all = gather_results(bootstrap, what, deadline, [&] {
     check_options(options);
-    return Proposal{geometry_of(bootstrap.size(), options), options.direct_bytes, options.path, options.host_order,
-                    Topology::usable_cpus()};
+    auto const cache_bytes = Topology::of_this_machine().machine().last_level_cache_bytes;
+    return Proposal{geometry_of(bootstrap.size(), options),
+                    options.direct_bytes,
+                    options.path,
+                    options.host_order,
+                    options.placement,
+                    cache_bytes,
+                    own_seat(bootstrap)};
   });
   auto const check = [&](char const* field, auto value) {
     check_equal(
@@ -93,10 +121,23 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
       [](HostOrder order) {
         return std::string(order == HostOrder::eager ? "eager" : order == HostOrder::queues ? "queues" : "submission");
       });
+  check_names(
+      "option placement", [](Proposal const& p) { return p.placement; },
+      [](Placement placement) { return std::string(name_of(placement)); });
   CpuMask cpus;
-  for (auto const& proposal : all) cpus |= proposal.cpus;
-  auto const ranks = static_cast<std::size_t>(bootstrap.size());
-  return {all.front().geometry, cpus.count() < ranks ? Eagerness::yield : Eagerness::spin};
+  std::vector<Seat> seats;
+  for (auto const& proposal : all) {
+    cpus |= proposal.seat.cpus;
+    seats.push_back(proposal.seat);
+  }
+  auto plan = place(seats, options.placement);
+  auto geometry = all.front().geometry;
+  geometry.rings = plan.rings();
+  if (options.slot_bytes == 0 && geometry.rings > 1) {
+    geometry.slot_bytes = automatic_slot_bytes(geometry, all.front().cache_bytes);
+  }
+  auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
+  return {geometry, eagerness, std::move(plan)};
 }
 
 /// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
@@ -127,9 +168,7 @@ Geometry geometry_of(int ranks, Options const& options) {
   geometry.slots = 2 * static_cast<std::uint32_t>(options.slots != 0 ? options.slots : std::max(4, ranks / 2));
   geometry.slot_bytes = options.slot_bytes;
   if (geometry.slot_bytes == 0) {
-    auto const share = Topology::of_this_machine().machine().last_level_cache_bytes / 2 / (geometry.ranks * geometry.slots);
-    geometry.slot_bytes = kMostAutomaticSlot;
-    while (geometry.slot_bytes > kLeastAutomaticSlot && geometry.slot_bytes > share) geometry.slot_bytes /= 2;
+    geometry.slot_bytes = automatic_slot_bytes(geometry, Topology::of_this_machine().machine().last_level_cache_bytes);
   }
   return geometry;
 }
@@ -151,7 +190,8 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   }
   std::unique_ptr<Mesh> mesh;
   gather_results(*bootstrap, what, deadline, [&] {
-    mesh = std::make_unique<Mesh>(bootstrap->rank(), agreement.geometry, environment().shm_dir, start);
+    mesh = std::make_unique<Mesh>(bootstrap->rank(), agreement.geometry, environment().shm_dir, start,
+                                  Arrangement{agreement.plan.sites(), agreement.plan.steps});
     return 0;
   });
   auto outboxes = share(*bootstrap, what, mesh->segment(), deadline);
@@ -175,9 +215,13 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
         "davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
         (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
   }
+  if (bootstrap->rank() == 0) {
+    for (auto const& warning : agreement.plan.warnings) log(LogLevel::warn, warning);
+  }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
-                                             std::move(engine), direct, agreement.eagerness, start.number);
+                                             std::move(engine), direct, agreement.eagerness, start.number,
+                                             agreement.plan);
 }
 
 }  // namespace detail

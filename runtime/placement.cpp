@@ -225,6 +225,36 @@ char const* name_of(Relation relation) noexcept {
   return "unknown";
 }
 
+char const* name_of(Placement placement) noexcept {
+  switch (placement) {
+    case Placement::near_writer:
+      return "near-writer";
+    case Placement::interleave:
+      return "interleave";
+    case Placement::near_reader:
+      break;
+  }
+  return "near-reader";
+}
+
+std::uint32_t PlacementPlan::rings() const noexcept {
+  if (policy != Placement::near_reader || nodes.size() < 2) return 1;
+  bool const any_unknown = std::ranges::any_of(ranks, [](RankPlace const& rank) { return rank.node < 0; });
+  return static_cast<std::uint32_t>(nodes.size()) + (any_unknown ? 1 : 0);
+}
+
+std::vector<std::uint32_t> PlacementPlan::sites() const {
+  if (rings() == 1) return {};
+  std::vector<std::uint32_t> all;
+  for (auto const& rank : ranks) {
+    auto const found = std::ranges::find(nodes, rank.node);  // the end, one more, where unknown
+    all.push_back(static_cast<std::uint32_t>(found - nodes.begin()));
+  }
+  return all;
+}
+
+int PlacementPlan::node_of_site(std::uint32_t site) const noexcept { return site < nodes.size() ? nodes[site] : -1; }
+
 int PlacementPlan::slots_for(int from, int to) const noexcept {
   auto const writer = ranks[static_cast<std::size_t>(from)].node;
   auto const reader = ranks[static_cast<std::size_t>(to)].node;

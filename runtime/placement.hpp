@@ -55,6 +55,8 @@ enum class Relation : std::uint8_t {
   unknown
 };
 [[nodiscard]] char const* name_of(Relation relation) noexcept;
+/// "near-reader".
+[[nodiscard]] char const* name_of(Placement placement) noexcept;
 
 struct RankPlace {
   int gpu = -1;   ///< index into the rank's visible GPUs; -1: none
@@ -69,6 +71,13 @@ struct PlacementPlan {
   std::vector<int> nodes;  ///< that hold slots, rising; empty: nobody knows, slots lie near their writers
   Placement policy = Placement::near_reader;
   std::vector<std::string> warnings;  ///< each says what to change
+
+  /// How many nodes the slots of one outbox lie on by ring, and on which of these (as index) each rank sits. Ranks of
+  /// unknown node count as one more.
+  [[nodiscard]] std::uint32_t rings() const noexcept;
+  [[nodiscard]] std::vector<std::uint32_t> sites() const;
+  /// Node of a site, by os index; -1: unknown.
+  [[nodiscard]] int node_of_site(std::uint32_t site) const noexcept;
 
   /// Node of the slots that `from` fills for `to`, -1 where left to the kernel (and spread over `nodes` by interleave).
   [[nodiscard]] int slots_for(int from, int to) const noexcept;

@@ -72,7 +72,7 @@ std::string as_json(Survey const& survey) {
                               {"slots_numa", known(survey.plan.slots_for(from, to))}});
     }
   }
-  all["placement"] = name_of(survey.plan.policy);
+  all["placement"] = davit::detail::name_of(survey.plan.policy);
   all["steps"] = survey.plan.steps;
   all["slots"] = {{"bytes", survey.memory.slot_bytes}, {"in_each_bank", survey.memory.slots}};
   all["warnings"] = survey.plan.warnings;

@@ -220,7 +220,7 @@ class Drawing {
                 count(machine.gpus.size(), "GPU");
     if (survey_.ranks() == 0) return text;
     return text + "  |  " + count(static_cast<std::size_t>(survey_.ranks()), "rank") + ", slots " +
-           name_of(survey_.plan.policy);
+           davit::detail::name_of(survey_.plan.policy);
   }
 
   void draw_panel(Panel const& panel, double x, double y, double height) {

@@ -105,16 +105,4 @@ std::string size_text(std::uint64_t bytes) {
   return text.data();
 }
 
-char const* name_of(davit::Placement placement) noexcept {
-  switch (placement) {
-    case davit::Placement::near_writer:
-      return "near-writer";
-    case davit::Placement::interleave:
-      return "interleave";
-    case davit::Placement::near_reader:
-      break;
-  }
-  return "near-reader";
-}
-
 }  // namespace info

@@ -41,7 +41,6 @@ struct Survey {
 [[nodiscard]] std::string ranges(davit::CpuMask const& cpus);
 /// "188 GiB".
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
-[[nodiscard]] char const* name_of(davit::Placement placement) noexcept;
 
 [[nodiscard]] std::string as_table(Survey const& survey);
 [[nodiscard]] std::string as_json(Survey const& survey);

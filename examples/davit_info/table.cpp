@@ -85,7 +85,7 @@ std::string as_table(Survey const& survey) {
                     size_text(survey.memory.control_bytes + survey.memory.slots_bytes),
                     ranges(survey.seats[static_cast<std::size_t>(rank)].cpus)});
   }
-  text += "\nRanks, placement " + std::string(name_of(survey.plan.policy)) + "\n" + aligned(rows);
+  text += "\nRanks, placement " + std::string(davit::detail::name_of(survey.plan.policy)) + "\n" + aligned(rows);
   if (survey.ranks() > 1) {
     rows = {{"from \\ to"}};
     for (int to = 0; to < survey.ranks(); ++to) rows[0].push_back(std::to_string(to));
