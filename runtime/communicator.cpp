@@ -12,6 +12,7 @@
 #include "runtime/alltoallv.hpp"
 #include "runtime/factory.hpp"
 #include "runtime/shared_exchanges.hpp"
+#include "transports/topology.hpp"
 
 namespace davit {
 namespace {
@@ -209,7 +210,8 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
 
 MemoryUse memory_use(int ranks, Options const& options) {
   if (ranks < 1) throw UsageError("davit: memory_use: ranks is " + std::to_string(ranks) + ", must be 1 or more");
-  auto const geometry = detail::geometry_of(ranks, options);
+  auto const geometry =
+      detail::geometry_of(ranks, options, Topology::of_this_machine().machine().last_level_cache_bytes);
   return {geometry.control_bytes(), geometry.slots_bytes(), geometry.slot_bytes, static_cast<int>(geometry.slots / 2)};
 }
 

@@ -64,14 +64,6 @@ struct Proposal {
   Seat seat;
 };
 
-/// So that all slots of a node fit in half its last-level caches.
-std::uint64_t automatic_slot_bytes(Geometry const& geometry, std::uint64_t cache_bytes) {
-  auto const share = cache_bytes / 2 / geometry.ranks / geometry.slots / geometry.rings;
-  auto bytes = kMostAutomaticSlot;
-  while (bytes > kLeastAutomaticSlot && bytes > share) bytes /= 2;
-  return bytes;
-}
-
 /// What came of it.
 struct Agreement {
   Geometry geometry;
@@ -82,6 +74,7 @@ struct Agreement {
 /// Where this rank sits. Host memory has no GPU.
 Seat own_seat(Bootstrap const& bootstrap) {
   auto seat = seat_of(Topology::of_this_machine().machine(), Topology::usable_cpus(), {}, -1);
+  seat.policy = Topology::of_this_machine().memory_policy();
   seat.host = bootstrap.nodes()[static_cast<std::size_t>(bootstrap.rank())];
   return seat;
 }
@@ -90,7 +83,7 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
   auto const all = gather_results(bootstrap, what, deadline, [&] {
     check_options(options);
     auto const cache_bytes = Topology::of_this_machine().machine().last_level_cache_bytes;
-    return Proposal{geometry_of(bootstrap.size(), options),
+    return Proposal{geometry_of(bootstrap.size(), options, cache_bytes),
                     options.direct_bytes,
                     options.path,
                     options.host_order,
@@ -131,11 +124,7 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
     seats.push_back(proposal.seat);
   }
   auto plan = place(seats, options.placement);
-  auto geometry = all.front().geometry;
-  geometry.rings = plan.rings();
-  if (options.slot_bytes == 0 && geometry.rings > 1) {
-    geometry.slot_bytes = automatic_slot_bytes(geometry, all.front().cache_bytes);
-  }
+  auto const geometry = geometry_of(bootstrap.size(), options, all.front().cache_bytes, plan.rings());
   auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
   return {geometry, eagerness, std::move(plan)};
 }
@@ -161,14 +150,18 @@ bool probe_direct(Bootstrap& bootstrap, host::DirectCopy const& direct, SharedSe
 
 }  // namespace
 
-Geometry geometry_of(int ranks, Options const& options) {
+Geometry geometry_of(int ranks, Options const& options, std::uint64_t cache_bytes, std::uint32_t rings) {
   Geometry geometry;
   geometry.ranks = static_cast<std::uint32_t>(ranks);
+  geometry.rings = rings;
   // One free slot for each peer at least, so that short blocks of one call never wait for each other.
   geometry.slots = 2 * static_cast<std::uint32_t>(options.slots != 0 ? options.slots : std::max(4, ranks / 2));
   geometry.slot_bytes = options.slot_bytes;
   if (geometry.slot_bytes == 0) {
-    geometry.slot_bytes = automatic_slot_bytes(geometry, Topology::of_this_machine().machine().last_level_cache_bytes);
+    // So that all slots of a node fit in half its last-level caches.
+    auto const share = cache_bytes / 2 / geometry.ranks / geometry.slots / rings;
+    geometry.slot_bytes = kMostAutomaticSlot;
+    while (geometry.slot_bytes > kLeastAutomaticSlot && geometry.slot_bytes > share) geometry.slot_bytes /= 2;
   }
   return geometry;
 }
@@ -216,7 +209,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
         (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
   }
   if (bootstrap->rank() == 0) {
-    for (auto const& warning : agreement.plan.warnings) log(LogLevel::warn, warning);
+    for (auto const& warning : agreement.plan.warnings) warn_once(warning);
   }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),

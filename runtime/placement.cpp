@@ -153,6 +153,18 @@ void warn(std::span<Seat const> seats, PlacementPlan& plan) {
     if (place.shares_gpu) sharing[{seats[rank].host, number_of(gpu.pci)}].push_back(static_cast<int>(rank));
     if (place.node >= 0) nodes_of_gpus[seats[rank].host].insert(place.node);
   }
+  std::vector<int> astray;
+  for (std::size_t rank = 0; rank < seats.size(); ++rank) {
+    auto const node = plan.ranks[rank].node;
+    if (node >= 0 && seats[rank].policy.any() && !seats[rank].policy[static_cast<std::size_t>(node)]) {
+      astray.push_back(static_cast<int>(rank));
+    }
+  }
+  if (!astray.empty()) {
+    plan.warnings.push_back("rank" + list(astray) +
+                            " kept by a memory policy from the node beside it, so the program's " +
+                            "buffers lie far; leave numactl --membind out, or let it name that node");
+  }
   if (!far.empty()) {
     plan.warnings.push_back(
         "rank" + list(far) +

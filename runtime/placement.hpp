@@ -32,6 +32,7 @@ struct Seat {
   CpuMask cpus;            ///< that the rank may run on
   NodeMask near_cpus;      ///< nodes that can hold slots beside those; of an unbound rank all
   NodeMask allowed;        ///< nodes that can hold slots and that the rank may use
+  NodeMask policy;         ///< nodes that its memory policy keeps to; none: no such policy
   std::uint32_t gpus = 0;  ///< how many it may use
   std::array<SeenGpu, kMostGpus> gpu{};
   std::int32_t chosen = -1;  ///< index of the GPU that the program has chosen

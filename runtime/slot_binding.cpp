@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/slot_binding.hpp"
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -13,11 +12,6 @@ namespace {
 
 /// A page that was reserved but never touched lies nowhere that the kernel would tell.
 void touch(std::byte const* page) noexcept { static_cast<void>(*const_cast<std::byte const volatile*>(page)); }
-
-void warn_once(std::string const& text) {
-  static std::atomic<bool> said{false};
-  log(said.exchange(true) ? LogLevel::debug : LogLevel::warn, text);
-}
 
 }  // namespace
 

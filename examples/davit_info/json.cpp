@@ -11,6 +11,14 @@ using Json = nlohmann::ordered_json;
 
 Json known(int number) { return number < 0 ? Json() : Json(number); }
 
+Json indexes(davit::NodeMask const& nodes) {
+  auto all = Json::array();
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node]) all.push_back(node);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string as_json(Survey const& survey) {
@@ -53,14 +61,16 @@ std::string as_json(Survey const& survey) {
     auto const gpu = survey.gpu_of(rank);
     auto const root = survey.root_complex_of(rank);
     auto const& place = survey.place(rank);
+    auto const& seat = survey.seats[static_cast<std::size_t>(rank)];
     all["ranks"].push_back({{"rank", rank},
                             {"host", survey.hosts[static_cast<std::size_t>(rank)]},
-                            {"cpus", ranges(survey.seats[static_cast<std::size_t>(rank)].cpus)},
+                            {"cpus", ranges(seat.cpus)},
                             {"gpu", gpu ? Json(gpu->text()) : Json()},
                             {"numa", known(place.node)},
+                            {"memory_policy", indexes(seat.policy)},
                             {"root_complex", root.empty() ? Json() : Json(root)},
                             {"shares_gpu", place.shares_gpu},
-                            {"bytes", survey.memory.control_bytes + survey.memory.slots_bytes}});
+                            {"bytes", survey.bytes()}});
   }
   for (int from = 0; from < survey.ranks(); ++from) {
     for (int to = 0; to < survey.ranks(); ++to) {
@@ -74,7 +84,8 @@ std::string as_json(Survey const& survey) {
   }
   all["placement"] = davit::detail::name_of(survey.plan.policy);
   all["steps"] = survey.plan.steps;
-  all["slots"] = {{"bytes", survey.memory.slot_bytes}, {"in_each_bank", survey.memory.slots}};
+  all["slots"] = {
+      {"bytes", survey.slots.slot_bytes}, {"in_each_bank", survey.slots.slots / 2}, {"rings", survey.slots.rings}};
   all["warnings"] = survey.plan.warnings;
   // Names from a file may hold anything.
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -20,7 +20,10 @@ std::vector<davit::PciAddress> all_gpus(davit::Machine const& machine) {
 
 void finish(Survey& survey, davit::Placement placement) {
   survey.plan = davit::detail::place(survey.seats, placement);
-  if (!survey.seats.empty()) survey.memory = davit::memory_use(survey.ranks());
+  if (!survey.seats.empty()) {
+    auto const caches = survey.machine.last_level_cache_bytes;
+    survey.slots = davit::detail::geometry_of(survey.ranks(), {}, caches, survey.plan.rings());
+  }
   survey.built = davit::build_info();
 }
 
@@ -52,6 +55,7 @@ Survey survey_job(support::World const& world, davit::Placement placement) {
   support::check(MPI_Comm_split_type(world.comm(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &node),
                  "MPI_Comm_split_type");
   Message mine{davit::detail::seat_of(survey.machine, Topology::usable_cpus(), all_gpus(survey.machine), -1), {}};
+  mine.seat.policy = Topology::of_this_machine().memory_policy();
   int first = world.rank();
   support::check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, node), "MPI_Allreduce");
   MPI_Comm_free(&node);

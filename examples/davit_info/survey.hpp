@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "davit/communicator.hpp"
 #include "examples/support/world.hpp"
+#include "runtime/factory.hpp"
 #include "runtime/placement.hpp"
 #include "transports/topology.hpp"
 
@@ -19,7 +19,7 @@ struct Survey {
   std::vector<davit::detail::Seat> seats;  ///< a rank each
   std::vector<std::string> hosts;          ///< a rank each
   davit::detail::PlacementPlan plan;
-  davit::MemoryUse memory{};  ///< of one rank
+  davit::Geometry slots;  ///< of one rank
   std::string built;
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(seats.size()); }
@@ -27,6 +27,8 @@ struct Survey {
   [[nodiscard]] std::optional<davit::PciAddress> gpu_of(int rank) const;
   /// "0000:17" of a rank's GPU; empty where unknown.
   [[nodiscard]] std::string root_complex_of(int rank) const;
+  /// Of shared memory, of one rank.
+  [[nodiscard]] std::size_t bytes() const { return slots.control_bytes() + slots.slots_bytes(); }
   [[nodiscard]] davit::detail::RankPlace const& place(int rank) const {
     return plan.ranks[static_cast<std::size_t>(rank)];
   }

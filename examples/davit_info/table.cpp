@@ -82,8 +82,7 @@ std::string as_table(Survey const& survey) {
     auto const root = survey.root_complex_of(rank);
     rows.push_back({std::to_string(rank), survey.hosts[static_cast<std::size_t>(rank)], gpu ? gpu->text() : "none",
                     number_or(survey.place(rank).node, "?"), root.empty() ? "-" : root, slots_of(survey, rank),
-                    size_text(survey.memory.control_bytes + survey.memory.slots_bytes),
-                    ranges(survey.seats[static_cast<std::size_t>(rank)].cpus)});
+                    size_text(survey.bytes()), ranges(survey.seats[static_cast<std::size_t>(rank)].cpus)});
   }
   text += "\nRanks, placement " + std::string(davit::detail::name_of(survey.plan.policy)) + "\n" + aligned(rows);
   if (survey.ranks() > 1) {

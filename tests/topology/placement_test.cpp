@@ -108,6 +108,34 @@ TEST(Placement, CpusOutsideTheMachineAndGpusThatItDoesNotShowAreOrdinary) {
   EXPECT_EQ(relation(seats, plan, 0, 1), Relation::unknown);
 }
 
+TEST(Placement, MemoryPolicyThatKeepsOffTheNodeIsSaid) {
+  auto const machine = machine_of("no_pci");
+  std::vector<Seat> seats{bound(machine, 0), bound(machine, 1)};
+  seats[0].policy[0] = true;
+  EXPECT_TRUE(place(seats, Placement::near_reader).warnings.empty());
+  seats[1].policy[0] = true;
+  auto const plan = place(seats, Placement::near_reader);
+  ASSERT_EQ(plan.warnings.size(), 1U);
+  expect_parts(plan.warnings[0], {"rank 1", "memory policy", "numactl --membind"});
+}
+
+TEST(Placement, RingsAreANodeEach) {
+  auto const machine = machine_of("gpu_memory_nodes");
+  std::vector<Seat> seats{bound(machine, 8), bound(machine, 0), bound(machine, 8)};
+  auto plan = place(seats, Placement::near_reader);
+  EXPECT_EQ(plan.rings(), 2U);
+  EXPECT_EQ(plan.sites(), (std::vector<std::uint32_t>{1, 0, 1}));
+  EXPECT_EQ(plan.node_of_site(1), 8);
+  EXPECT_EQ(place(seats, Placement::near_writer).rings(), 1U);
+  auto const nowhere = machine_of("no_pci");
+  seats = {bound(nowhere, 0), unbound(nowhere), bound(nowhere, 1)};
+  plan = place(seats, Placement::near_reader);
+  EXPECT_EQ(plan.rings(), 3U);
+  EXPECT_EQ(plan.sites(), (std::vector<std::uint32_t>{0, 2, 1}));
+  EXPECT_EQ(plan.node_of_site(2), -1);
+  EXPECT_EQ(place(std::vector<Seat>(3, bound(nowhere, 0)), Placement::near_reader).rings(), 1U);
+}
+
 TEST(Placement, SlotsLieWhereThePolicySays) {
   auto const machine = machine_of("gpu_memory_nodes");
   std::vector<Seat> const seats{bound(machine, 0), bound(machine, 8)};
