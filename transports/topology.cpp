@@ -70,7 +70,11 @@ void read_nodes(hwloc_topology_t topology, Machine& machine) {
     node.bytes = object->attr->numanode.local_memory;
     node.kind = kind_of(object, sizes_known);
     node.holds_slots = node.kind == "DRAM";
-    if (auto* const package = package_of(object)) node.package = static_cast<int>(package->logical_index);
+    // A file may have packages that hwloc lists on no level.
+    if (auto* const package = package_of(object);
+        package != nullptr && package->logical_index < machine.packages.size()) {
+      node.package = static_cast<int>(package->logical_index);
+    }
     node.cpus = mask_of<CpuMask{}.size()>(object->cpuset);
     machine.nodes.push_back(std::move(node));
   }

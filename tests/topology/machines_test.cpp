@@ -78,6 +78,12 @@ TEST(Machines, WithoutPci) {
   EXPECT_EQ(machine.nodes.size(), 2U);
 }
 
+TEST(Machines, PackagesInPackagesLeaveNoNodeInOneThatIsNotThere) {
+  auto const machine = Topology(path_of("nested_packages")).machine();
+  ASSERT_EQ(machine.nodes.size(), 2U);
+  for (auto const& node : machine.nodes) EXPECT_LT(node.package, static_cast<int>(machine.packages.size()));
+}
+
 TEST(Machines, OfAFileIsNeverBound) {
   Topology const topology(path_of("laptop"));
   std::vector<std::byte> memory(1 << 16);
