@@ -100,7 +100,7 @@ void Alltoallv::push_chunk(int step, std::uint64_t chunk) {
   int const peer = after(step);
   auto& mesh = *comm_.mesh;
   auto const slot = mesh.geometry().slot_bytes;
-  auto const place = mesh.place(number, step, chunk);
+  auto const place = mesh.place(number, step, chunk) + mesh.ring(comm_.rank, peer);
   auto const bytes = std::min(slot, exchange_.send.bytes(peer) - chunk * slot);
   auto* const to = mesh.begin_push(engine(), place);
   engine().submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * slot, bytes});
@@ -114,7 +114,8 @@ void Alltoallv::pull_chunk(int step, std::uint64_t chunk) {
   auto& mesh = *comm_.mesh;
   auto const slot = mesh.geometry().slot_bytes;
   auto const bytes = std::min(slot, exchange_.recv.bytes(peer) - chunk * slot);
-  auto const* const from = mesh.begin_pull(engine(), peer, mesh.place(number, step, chunk));
+  auto const place = mesh.place(number, step, chunk) + mesh.ring(peer, comm_.rank);
+  auto const* const from = mesh.begin_pull(engine(), peer, place);
   engine().submit(Lane::down, CopyOp{exchange_.recv.block(peer) + chunk * slot, from, bytes});
   mesh.end_pull(engine(), peer);
   comm_.stats.bytes_down += bytes;

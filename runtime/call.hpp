@@ -79,9 +79,11 @@ class Call : public Task {
   /// All cards are read and every pair agrees.
   [[nodiscard]] bool all_agreed() const noexcept { return unread_ == 0 && !refused_ && !mismatched_; }
   [[nodiscard]] bool any_refused() const noexcept { return refused_; }
-  /// Rank r + step, r - step.
-  [[nodiscard]] int after(int step) const noexcept { return (comm_.rank + step) % comm_.size; }
-  [[nodiscard]] int before(int step) const noexcept { return (comm_.rank + comm_.size - step) % comm_.size; }
+  /// Whom this rank pushes to in a step, and pulls from: rank r + d, r - d, with the same distance d on all ranks.
+  [[nodiscard]] int after(int step) const noexcept { return (comm_.rank + comm_.mesh->distance(step)) % comm_.size; }
+  [[nodiscard]] int before(int step) const noexcept {
+    return (comm_.rank + comm_.size - comm_.mesh->distance(step)) % comm_.size;
+  }
 
   /// Makes the counters of all pairs right without moving anything: this rank's chunks are counted as pushed, the
   /// peers' as taken. For exchanges that are void as a whole once one pair is.

@@ -14,6 +14,7 @@
 #include "runtime/preparation.hpp"
 #include "runtime/run.hpp"
 #include "runtime/shared_exchanges.hpp"
+#include "transports/topology.hpp"
 
 namespace davit {
 namespace {
@@ -239,7 +240,8 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
 
 MemoryUse memory_use(int ranks, Options const& options) {
   if (ranks < 1) throw UsageError("davit: memory_use: ranks is " + std::to_string(ranks) + ", must be 1 or more");
-  auto const geometry = detail::geometry_of(ranks, options);
+  auto const geometry =
+      detail::geometry_of(ranks, options, Topology::of_this_machine().machine().last_level_cache_bytes);
   return {geometry.control_bytes(), geometry.slots_bytes(), geometry.slot_bytes, static_cast<int>(geometry.slots / 2)};
 }
 

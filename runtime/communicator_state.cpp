@@ -10,7 +10,7 @@
 #include "runtime/log.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/refusal.hpp"
-#include "transports/topology.hpp"
+#include "runtime/slot_binding.hpp"
 #include "transports/wait.hpp"
 
 namespace davit::detail {
@@ -31,7 +31,7 @@ std::string said_in(std::string const& phase, std::exception const& error) {
 CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
                                      std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> host_engine,
                                      DeviceBackend* backend_in, bool direct_in, Eagerness eagerness_in,
-                                     std::uint32_t first_number)
+                                     std::uint32_t first_number, PlacementPlan plan_in)
     : bootstrap(std::move(bootstrap_in)),
       options(std::move(options_in)),
       mesh(std::move(mesh_in)),
@@ -39,6 +39,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Op
       backend(backend_in),
       direct(direct_in),
       eagerness(eagerness_in),
+      plan(std::move(plan_in)),
       rank(bootstrap->rank()),
       size(bootstrap->size()),
       number_(first_number - 1) {}
@@ -76,11 +77,10 @@ std::string CommunicatorState::where(std::uint32_t number) const {
 }
 
 void CommunicatorState::prepare() {
-  mesh->prepare([](std::byte* slots, std::size_t bytes) {
-    if (!Topology::of_this_machine().bind_near_caller(slots, bytes)) {
-      log(LogLevel::debug, "slots are left where the kernel puts them");
-    }
-  });
+  if (mesh->prepared()) return;
+  SlotBinding binding(plan, rank, mesh->geometry());
+  mesh->prepare([&](std::byte* slots, std::size_t bytes, std::uint32_t site) { binding.bind(slots, bytes, site); });
+  binding.report(options.name);
 }
 
 void CommunicatorState::run(Task& task) {

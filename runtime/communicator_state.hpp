@@ -17,6 +17,7 @@
 
 #include "davit/communicator.hpp"
 #include "davit/stream.hpp"
+#include "runtime/placement.hpp"
 #include "runtime/shared_ranges.hpp"
 #include "runtime/side.hpp"
 #include "runtime/task.hpp"
@@ -39,7 +40,7 @@ class CommunicatorState {
   /// @param backend of GPUs; null where there is none.
   CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Mesh> mesh_in,
                     std::unique_ptr<Engine> host_engine, DeviceBackend* backend_in, bool direct_in,
-                    Eagerness eagerness_in, std::uint32_t first_number);
+                    Eagerness eagerness_in, std::uint32_t first_number, PlacementPlan plan_in);
   /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header. What is enqueued is
   /// waited for, under the deadline.
   ~CommunicatorState();
@@ -143,6 +144,7 @@ class CommunicatorState {
   DeviceBackend* const backend;
   bool const direct;          ///< agreed: blocks may go the direct way
   Eagerness const eagerness;  ///< of waits: more ranks than cores must yield
+  PlacementPlan const plan;   ///< where ranks and slots lie
   int const rank;
   int const size;
   Stats stats;  ///< under the lock, or by the one thread inside

@@ -4,14 +4,13 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "davit/version.hpp"
 #include "runtime/agree.hpp"
 #include "runtime/log.hpp"
+#include "runtime/placement.hpp"
 #ifdef DAVIT_HAS_CUDA
 #include "transports/cuda/cuda_backend.hpp"
 #endif
@@ -53,6 +52,9 @@ void check_options(Options const& options) {
     refuse("host_order", static_cast<int>(options.host_order), "one of davit::HostOrder");
   }
   if (options.device < -1) refuse("device", options.device, "-1 or the number of a GPU");
+  if (static_cast<unsigned>(options.placement) > static_cast<unsigned>(Placement::interleave)) {
+    refuse("placement", static_cast<int>(options.placement), "one of davit::Placement");
+  }
   if (options.direct_bytes < 1) refuse("direct_bytes", options.direct_bytes, "1 or more");
 }
 
@@ -62,20 +64,37 @@ struct Proposal {
   std::uint64_t direct_bytes;
   Path path;
   HostOrder host_order;
-  Topology::CpuMask cpus;
+  Placement placement;
+  std::uint64_t cache_bytes;  ///< of this rank's machine
+  Seat seat;
 };
 
 /// What came of it.
 struct Agreement {
   Geometry geometry;
   Eagerness eagerness;
+  PlacementPlan plan;
 };
+
+/// Where this rank sits. Host memory has no GPU.
+Seat own_seat(Bootstrap const& bootstrap) {
+  auto seat = seat_of(Topology::of_this_machine().machine(), Topology::usable_cpus(), {}, -1);
+  seat.policy = Topology::of_this_machine().memory_policy();
+  seat.host = bootstrap.nodes()[static_cast<std::size_t>(bootstrap.rank())];
+  return seat;
+}
 
 Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, Deadline deadline) {
   auto const all = gather_results(bootstrap, what, deadline, [&] {
     check_options(options);
-    return Proposal{geometry_of(bootstrap.size(), options), options.direct_bytes, options.path, options.host_order,
-                    Topology::usable_cpus()};
+    auto const cache_bytes = Topology::of_this_machine().machine().last_level_cache_bytes;
+    return Proposal{geometry_of(bootstrap.size(), options, cache_bytes),
+                    options.direct_bytes,
+                    options.path,
+                    options.host_order,
+                    options.placement,
+                    cache_bytes,
+                    own_seat(bootstrap)};
   });
   auto const check = [&](char const* field, auto value) {
     check_equal(
@@ -100,13 +119,19 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
       [](HostOrder order) {
         return std::string(order == HostOrder::eager ? "eager" : order == HostOrder::queues ? "queues" : "submission");
       });
-  Topology::CpuMask cpus{};
+  check_names(
+      "option placement", [](Proposal const& p) { return p.placement; },
+      [](Placement placement) { return std::string(name_of(placement)); });
+  CpuMask cpus;
+  std::vector<Seat> seats;
   for (auto const& proposal : all) {
-    for (std::size_t word = 0; word < cpus.size(); ++word) cpus[word] |= proposal.cpus[word];
+    cpus |= proposal.seat.cpus;
+    seats.push_back(proposal.seat);
   }
-  auto const cores =
-      std::accumulate(cpus.begin(), cpus.end(), 0, [](int sum, auto word) { return sum + std::popcount(word); });
-  return {all.front().geometry, cores < bootstrap.size() ? Eagerness::yield : Eagerness::spin};
+  auto plan = place(seats, options.placement);
+  auto const geometry = geometry_of(bootstrap.size(), options, all.front().cache_bytes, plan.rings());
+  auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
+  return {geometry, eagerness, std::move(plan)};
 }
 
 /// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
@@ -138,14 +163,16 @@ DeviceBackend* device_backend() noexcept {
 #endif
 }
 
-Geometry geometry_of(int ranks, Options const& options) {
+Geometry geometry_of(int ranks, Options const& options, std::uint64_t cache_bytes, std::uint32_t rings) {
   Geometry geometry;
   geometry.ranks = static_cast<std::uint32_t>(ranks);
+  geometry.rings = rings;
   // One free slot for each peer at least, so that short blocks of one call never wait for each other.
   geometry.slots = 2 * static_cast<std::uint32_t>(options.slots != 0 ? options.slots : std::max(4, ranks / 2));
   geometry.slot_bytes = options.slot_bytes;
   if (geometry.slot_bytes == 0) {
-    auto const share = Topology::of_this_machine().last_level_cache_bytes() / 2 / (geometry.ranks * geometry.slots);
+    // So that all slots of a node fit in half its last-level caches.
+    auto const share = cache_bytes / 2 / geometry.ranks / geometry.slots / rings;
     auto const* const backend = device_backend();
     geometry.slot_bytes =
         backend != nullptr && backend->shows_a_device() ? kMostAutomaticSlotOfGpus : kMostAutomaticSlot;
@@ -171,7 +198,8 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   }
   std::unique_ptr<Mesh> mesh;
   gather_results(*bootstrap, what, deadline, [&] {
-    mesh = std::make_unique<Mesh>(bootstrap->rank(), agreement.geometry, environment().shm_dir, start);
+    mesh = std::make_unique<Mesh>(bootstrap->rank(), agreement.geometry, environment().shm_dir, start,
+                                  Arrangement{agreement.plan.sites(), agreement.plan.steps});
     return 0;
   });
   auto outboxes = share(*bootstrap, what, mesh->segment(), deadline);
@@ -195,9 +223,13 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
         "davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
         (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
   }
+  if (bootstrap->rank() == 0) {
+    for (auto const& warning : agreement.plan.warnings) warn_once(warning);
+  }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
-                                             std::move(engine), backend, direct, agreement.eagerness, start.number);
+                                             std::move(engine), backend, direct, agreement.eagerness, start.number,
+                                             agreement.plan);
 }
 
 }  // namespace detail

@@ -20,6 +20,7 @@ namespace davit::detail {
                                                                    DeviceBackend* backend = device_backend());
 
 /// Shape of a communicator's outboxes; with automatic sizes the machine is asked.
-[[nodiscard]] Geometry geometry_of(int ranks, Options const& options);
+[[nodiscard]] Geometry geometry_of(int ranks, Options const& options, std::uint64_t cache_bytes,
+                                   std::uint32_t rings = 1);
 
 }  // namespace davit::detail

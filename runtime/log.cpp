@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "davit/options.hpp"
@@ -38,6 +39,20 @@ void detail::log(LogLevel level, std::string_view line) noexcept {
     }
   } catch (...) {
     // A sink that throws, or an environment that cannot be read, must not turn a message into a failure.
+  }
+}
+
+void detail::warn_once(std::string const& line) noexcept {
+  try {
+    static std::mutex mutex;
+    static std::set<std::string> said;
+    {
+      std::lock_guard const lock(mutex);
+      if (!said.insert(line).second) return;
+    }
+    log(LogLevel::warn, line);
+  } catch (...) {
+    // Out of memory: the warning is lost.
   }
 }
 

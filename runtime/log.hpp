@@ -3,6 +3,7 @@
 /// Writing to the log sink.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "davit/log.hpp"
@@ -11,5 +12,7 @@ namespace davit::detail {
 
 /// Hands a line to the sink if the level of DAVIT_LOG lets it through. Never throws.
 void log(LogLevel level, std::string_view line) noexcept;
+/// A warning that each process says once, however many communicators meet it. Never throws.
+void warn_once(std::string const& line) noexcept;
 
 }  // namespace davit::detail

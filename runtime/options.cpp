@@ -109,6 +109,11 @@ Environment read() {
           "DAVIT_HOST_ORDER",
           {{"eager", HostOrder::eager}, {"queues", HostOrder::queues}, {"submission", HostOrder::submission}},
           HostOrder::eager),
+      .placement = one_of<Placement>("DAVIT_PLACEMENT",
+                                     {{"near-reader", Placement::near_reader},
+                                      {"near-writer", Placement::near_writer},
+                                      {"interleave", Placement::interleave}},
+                                     Placement::near_reader),
       .nodes = nodes(),
       .allow_shared_gpu = one_of<bool>("DAVIT_ALLOW_SHARED_GPU", {{"0", false}, {"1", true}}, false),
       .log = one_of<LogLevel>(

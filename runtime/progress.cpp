@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "runtime/communicator_state.hpp"
+#include "transports/topology.hpp"
 #include "transports/wait.hpp"
 
 namespace davit::detail {
@@ -12,6 +13,17 @@ namespace {
 
 // How soon a thread that is stuck in a GPU's driver is noticed.
 constexpr auto kWatchInterval = std::chrono::milliseconds(20);
+
+}  // namespace
+
+namespace {
+
+/// The thread begins with the mask of whoever opened the first call; it keeps to what of it is near the rank's GPU.
+void stay_near(int node) noexcept {
+  auto const& topology = Topology::of_this_machine();
+  auto const* const near = topology.is_this_machine() ? topology.machine().node(node) : nullptr;
+  if (near != nullptr && topology.machine().nodes.size() > 1) Topology::keep_thread_to(near->cpus);
+}
 
 }  // namespace
 
@@ -34,7 +46,11 @@ void Progress::add(CommunicatorState& state) {
     std::lock_guard const lock(mutex_);
     if (std::find(open_.begin(), open_.end(), &state) == open_.end()) open_.push_back(&state);
     open_count_ = static_cast<int>(open_.size());
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+    if (!thread_.joinable())
+      thread_ = std::thread([this, node = state.plan.ranks[static_cast<std::size_t>(state.rank)].node] {
+        stay_near(node);
+        serve();
+      });
   }
   changed_.notify_all();
 }

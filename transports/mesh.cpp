@@ -11,13 +11,14 @@
 
 namespace davit {
 
-Mesh::Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start)
+Mesh::Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start, Arrangement arrangement)
     : rank_(rank),
       geometry_(geometry),
+      arrangement_(std::move(arrangement)),
       segment_(Segment::create(directory, geometry.control_bytes() + geometry.slots_bytes())),
       own_(segment_.mapping(), geometry),
       peers_(geometry.ranks),
-      readers_(geometry.slots) {
+      readers_(std::size_t{geometry.rings} * geometry.slots) {
   segment_.reserve(0, geometry.control_bytes());
   own_.initialise(segment_.ticket().nonce, start.number, start.chunk);
   for (auto& peer : peers_) {

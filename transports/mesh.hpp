@@ -19,6 +19,14 @@
 
 namespace davit {
 
+/// What placement decides of a mesh; equal on all ranks.
+struct Arrangement {
+  /// Of each rank: which of `Geometry::rings` nodes it sits on. Where all are 0, all slots are in one ring.
+  std::vector<std::uint32_t> sites;
+  /// Distances 1 to R-1 in the order in which all ranks take them; empty: rising.
+  std::vector<int> steps;
+};
+
 class Mesh {
  public:
   /// Where numbers start; anything but the defaults is for tests of the wrap.
@@ -28,7 +36,7 @@ class Mesh {
   };
 
   /// Makes this rank's outbox; its control pages are reserved, its slots not yet. @throws SystemError.
-  Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start);
+  Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start, Arrangement arrangement = {});
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
@@ -36,11 +44,14 @@ class Mesh {
   [[nodiscard]] Segment& segment() noexcept { return segment_; }
   /// Takes in a peer's mapped outbox.
   void adopt(int peer, Mapping mapping, SegmentTicket const& ticket);
-  /// Reserves the slots, once. @param bind called with the untouched pages. @throws SystemError; may be tried again.
+  /// Reserves the slots, once. @param bind called for each ring with the untouched pages and the site that it is for;
+  /// ring 0 is for this rank's own. @throws SystemError; may be tried again.
   template <class Bind>
   void prepare(Bind bind) {
     if (prepared_) return;
-    bind(own_.slot(0), geometry_.slots_bytes());
+    for (std::uint32_t ring = 0; ring < geometry_.rings; ++ring) {
+      bind(own_.slot(ring * geometry_.slots), geometry_.ring_bytes(), (site_of(rank_) + ring) % geometry_.rings);
+    }
     segment_.reserve(geometry_.control_bytes(), geometry_.slots_bytes());
     mark_prepared();
   }
@@ -79,6 +90,16 @@ class Mesh {
   /// The slot that chunk `chunk` of step `step` (1 to R-1; shared exchanges are one step) of a call lies in, at both
   /// ends.
   [[nodiscard]] std::uint32_t place(std::uint32_t number, int step, std::uint64_t chunk) const noexcept;
+  /// What to add to that place in a stepped exchange, so that it lies in the ring on the reader's node.
+  [[nodiscard]] std::uint32_t ring(int writer, int reader) const noexcept {
+    return geometry_.rings == 1
+               ? 0
+               : (site_of(reader) + geometry_.rings - site_of(writer)) % geometry_.rings * geometry_.slots;
+  }
+  /// How far the peer of step `step` is: step 1 to R-1 takes each distance from 1 to R-1 once.
+  [[nodiscard]] int distance(int step) const noexcept {
+    return arrangement_.steps.empty() ? step : arrangement_.steps[static_cast<std::size_t>(step - 1)];
+  }
   /// Holds the upward lane until the readers of the slot's last chunk have credited it.
   std::byte* begin_push(Engine& engine, std::uint32_t place);
   /// Tells the readers.
@@ -131,11 +152,15 @@ class Mesh {
   void mark_prepared() noexcept;
   void await_readers() const noexcept;
   [[nodiscard]] bool is_credited(int peer, std::uint32_t chunk) noexcept;
+  [[nodiscard]] std::uint32_t site_of(int rank) const noexcept {
+    return arrangement_.sites.empty() ? 0 : arrangement_.sites[static_cast<std::size_t>(rank)];
+  }
   [[nodiscard]] Peer& of(int peer) noexcept { return peers_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] Peer const& of(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }
 
   int rank_;
   Geometry geometry_;
+  Arrangement arrangement_;
   Segment segment_;
   Outbox own_;
   bool prepared_ = false;

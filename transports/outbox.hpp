@@ -19,11 +19,13 @@ namespace davit {
 /// Shape of every outbox of a communicator; equal on all its ranks.
 struct Geometry {
   std::uint32_t ranks = 0;
-  std::uint32_t slots = 0;       ///< both banks together
+  std::uint32_t slots = 0;       ///< of a ring: both banks together
   std::uint64_t slot_bytes = 0;  ///< payload of one slot
+  std::uint32_t rings = 1;  ///< one for each node on which slots lie; more than one only where ranks sit on several
 
   [[nodiscard]] std::size_t control_bytes() const noexcept;
-  [[nodiscard]] std::size_t slots_bytes() const noexcept { return slots * slot_stride(); }
+  [[nodiscard]] std::size_t slots_bytes() const noexcept { return rings * ring_bytes(); }
+  [[nodiscard]] std::size_t ring_bytes() const noexcept { return slots * slot_stride(); }
   /// Slots lie a page more than their size apart: at a power of two their first lines would share a few cache sets.
   [[nodiscard]] std::size_t slot_stride() const noexcept { return slot_bytes + 4096; }
 };

@@ -200,7 +200,8 @@ class DAVIT_EXPORT Communicator {
 /// control pages from creation, slots from prepare(). With `slot_bytes` 0 the node's last-level caches are asked.
 struct MemoryUse {
   std::size_t control_bytes;  ///< header, counters, cards: 4 KiB + ranks x (128 + 64 x 64) + 64 x 256, in pages
-  std::size_t slots_bytes;    ///< 2 x slots x (slot_bytes + 4 KiB)
+  std::size_t
+      slots_bytes;  ///< 2 x slots x (slot_bytes + 4 KiB); times the NUMA nodes that ranks sit beside, if several
   std::size_t slot_bytes;
   int slots;  ///< in each of the two banks
 };

@@ -28,6 +28,13 @@ enum class HostOrder {
   submission  ///< strict: one queue, in the order of submission, copies landing late
 };
 
+/// On which NUMA node the slots of a pair lie, where ranks of a machine sit beside several.
+enum class Placement {
+  near_reader,  ///< beside the rank that reads them, so that its copy engine finds them near
+  near_writer,  ///< beside the rank that fills them
+  interleave    ///< slot by slot over all nodes that may hold them
+};
+
 /// The environment, read once a process. Each field's comment is the manual of its variable.
 struct DAVIT_EXPORT Environment {
   /// DAVIT_TIMEOUT: deadline of every wait, in seconds (a decimal number above 0). Default 60.
@@ -49,6 +56,9 @@ struct DAVIT_EXPORT Environment {
   /// DAVIT_HOST_ORDER: eager, queues or submission: order of the host engine; the last two are for tests. Default
   /// eager.
   HostOrder const host_order;
+  /// DAVIT_PLACEMENT: near-reader, near-writer or interleave: NUMA node of the slots, where ranks sit beside several.
+  /// Default near-reader.
+  Placement const placement;
   /// DAVIT_NODES: comma-separated node numbers, one for each rank of the world, to pretend nodes in tests. Default:
   /// none.
   std::vector<int> const nodes;
@@ -79,6 +89,7 @@ struct Options {
   int device = -1;
   /// Whether other ranks may use this rank's GPU too.
   bool allow_shared_gpu = environment().allow_shared_gpu;
+  Placement placement = environment().placement;
   /// Appears in messages; "world" or so. Split and dup append to it.
   std::string name = "comm";
 };

@@ -56,7 +56,7 @@ Pair::Pair(std::uint32_t slots, std::uint64_t slot_bytes, Mesh::Start start)
     mesh_.adopt(rank, mappings_[rank], tickets[rank]);
   }
   barrier();  // both have mapped; preparing closes the descriptors
-  mesh_.prepare([](std::byte*, std::size_t) {});
+  mesh_.prepare([](std::byte*, std::size_t, std::uint32_t) {});
   barrier();  // all pages are there
   for (int rank = 0; rank < 2; ++rank) {
     registrations_[rank] = cuda::backend().register_memory(seat().device, mappings_[rank], own.bytes);

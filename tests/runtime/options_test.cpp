@@ -22,7 +22,8 @@ std::string summary(Environment const& e) {
                      " direct_bytes=" + std::to_string(e.direct_bytes) + " slot_bytes=" + std::to_string(e.slot_bytes) +
                      " slots=" + std::to_string(e.slots) + " shm_dir=" + e.shm_dir + " segment=" + e.segment +
                      " host_order=" + std::to_string(static_cast<int>(e.host_order)) +
-                     " shared_gpu=" + std::to_string(e.allow_shared_gpu) + " nodes=";
+                     " shared_gpu=" + std::to_string(e.allow_shared_gpu) +
+                     " placement=" + std::to_string(static_cast<int>(e.placement)) + " nodes=";
   for (int const node : e.nodes) text += std::to_string(node) + ",";
   return text + " log=" + std::to_string(static_cast<int>(e.log)) + " end";
 }
@@ -38,6 +39,7 @@ TEST(OptionsTest, DISABLED_ChildReads) {
     EXPECT_EQ(options.slots, environment().slots);
     EXPECT_EQ(options.host_order, environment().host_order);
     EXPECT_EQ(options.allow_shared_gpu, environment().allow_shared_gpu);
+    EXPECT_EQ(options.placement, environment().placement);
     // Once and for all: what changes later is not looked at.
     setenv("DAVIT_TIMEOUT", "7", 1);
     EXPECT_EQ(options.timeout, environment().timeout);
@@ -59,12 +61,12 @@ std::string read_with(std::vector<std::string> const& variables) {
 TEST(OptionsTest, DefaultsAreThoseOfTheManual) {
   std::string const defaults =
       "ad: timeout=60000 path=0 direct_bytes=32768 slot_bytes=0 slots=0 shm_dir=/dev/shm segment=auto host_order=0 "
-      "shared_gpu=0 nodes= "
+      "shared_gpu=0 placement=0 nodes= "
       "log=1 end";
   EXPECT_EQ(read_with({}), defaults);
   EXPECT_EQ(read_with({"DAVIT_TIMEOUT=", "DAVIT_PATH=", "DAVIT_DIRECT_BYTES=", "DAVIT_SLOT_BYTES=", "DAVIT_SLOTS=",
                        "DAVIT_SHM_DIR=", "DAVIT_SEGMENT=", "DAVIT_HOST_ORDER=", "DAVIT_ALLOW_SHARED_GPU=",
-                       "DAVIT_NODES=", "DAVIT_LOG="}),
+                       "DAVIT_PLACEMENT=", "DAVIT_NODES=", "DAVIT_LOG="}),
             defaults)
       << "set to nothing is as not set";
 }
@@ -94,7 +96,9 @@ INSTANTIATE_TEST_SUITE_P(
         Taken{"DAVIT_SEGMENT=name", "segment=name"}, Taken{"DAVIT_HOST_ORDER=eager", "host_order=0"},
         Taken{"DAVIT_HOST_ORDER=queues", "host_order=1"}, Taken{"DAVIT_HOST_ORDER=submission", "host_order=2"},
         Taken{"DAVIT_ALLOW_SHARED_GPU=1", "shared_gpu=1"}, Taken{"DAVIT_ALLOW_SHARED_GPU=0", "shared_gpu=0"},
-        Taken{"DAVIT_NODES=0,0,1,1", "nodes=0,0,1,1,"}, Taken{"DAVIT_NODES=3", "nodes=3,"}));
+        Taken{"DAVIT_PLACEMENT=near-reader", "placement=0"}, Taken{"DAVIT_PLACEMENT=near-writer", "placement=1"},
+        Taken{"DAVIT_PLACEMENT=interleave", "placement=2"}, Taken{"DAVIT_NODES=0,0,1,1", "nodes=0,0,1,1,"},
+        Taken{"DAVIT_NODES=3", "nodes=3,"}));
 
 INSTANTIATE_TEST_SUITE_P(LogLevels, VariableTaken,
                          testing::Values(Taken{"DAVIT_LOG=error", "nodes= log=0"},
@@ -137,6 +141,8 @@ std::vector<NotTaken> refused() {
   for (auto const* const value : {"lazy", "0"})
     all.push_back({"DAVIT_HOST_ORDER", value, {"eager", "queues", "submission"}});
   for (auto const* const value : {"yes", "2"}) all.push_back({"DAVIT_ALLOW_SHARED_GPU", value, {"0", "1"}});
+  for (auto const* const value : {"reader", "0"})
+    all.push_back({"DAVIT_PLACEMENT", value, {"near-reader", "near-writer", "interleave"}});
   for (auto const* const value : {"verbose", "3"})
     all.push_back({"DAVIT_LOG", value, {"error", "warn", "info", "debug"}});
   return all;

@@ -59,7 +59,8 @@ TEST(Outbox, StatesFollowTheOwner) {
   EXPECT_EQ(outbox.state(), OutboxState::created);
   EXPECT_FALSE(mesh.prepared());
   int binds = 0;
-  auto const bind = [&](std::byte* slots, std::size_t bytes) {
+  auto const bind = [&](std::byte* slots, std::size_t bytes, std::uint32_t site) {
+    EXPECT_EQ(site, 0U);
     ++binds;
     EXPECT_EQ(slots, outbox.slot(0));
     EXPECT_EQ(bytes, mesh.geometry().slots_bytes());

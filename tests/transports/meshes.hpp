@@ -23,7 +23,7 @@ class Meshes {
         auto const& ticket = (*this)[peer].segment().ticket();
         mesh->adopt(peer, Segment::attach(ticket), ticket);
       }
-      mesh->prepare([](std::byte*, std::size_t) {});
+      mesh->prepare([](std::byte*, std::size_t, std::uint32_t) {});
     }
   }
 
