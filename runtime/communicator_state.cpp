@@ -31,7 +31,8 @@ std::string said_in(std::string const& phase, std::exception const& error) {
 CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
                                      std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> host_engine,
                                      DeviceBackend* backend_in, bool direct_in, Eagerness eagerness_in,
-                                     std::uint32_t first_number, PlacementPlan plan_in)
+                                     std::uint32_t first_number, PlacementPlan plan_in,
+                                     std::optional<PciAddress> planned_gpu_in)
     : bootstrap(std::move(bootstrap_in)),
       options(std::move(options_in)),
       mesh(std::move(mesh_in)),
@@ -40,6 +41,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Op
       direct(direct_in),
       eagerness(eagerness_in),
       plan(std::move(plan_in)),
+      planned_gpu(planned_gpu_in),
       rank(bootstrap->rank()),
       size(bootstrap->size()),
       number_(first_number - 1) {}

@@ -40,7 +40,8 @@ class CommunicatorState {
   /// @param backend of GPUs; null where there is none.
   CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Mesh> mesh_in,
                     std::unique_ptr<Engine> host_engine, DeviceBackend* backend_in, bool direct_in,
-                    Eagerness eagerness_in, std::uint32_t first_number, PlacementPlan plan_in);
+                    Eagerness eagerness_in, std::uint32_t first_number, PlacementPlan plan_in,
+                    std::optional<PciAddress> planned_gpu_in);
   /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header. What is enqueued is
   /// waited for, under the deadline.
   ~CommunicatorState();
@@ -142,9 +143,10 @@ class CommunicatorState {
   HostSide host;
   std::unique_ptr<DeviceSide> device;  ///< null until a call needs it; made under the lock
   DeviceBackend* const backend;
-  bool const direct;          ///< agreed: blocks may go the direct way
-  Eagerness const eagerness;  ///< of waits: more ranks than cores must yield
-  PlacementPlan const plan;   ///< where ranks and slots lie
+  bool const direct;                            ///< agreed: blocks may go the direct way
+  Eagerness const eagerness;                    ///< of waits: more ranks than cores must yield
+  PlacementPlan const plan;                     ///< where ranks and slots lie
+  std::optional<PciAddress> const planned_gpu;  ///< of this rank
   int const rank;
   int const size;
   Stats stats;  ///< under the lock, or by the one thread inside

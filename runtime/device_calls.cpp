@@ -39,6 +39,9 @@ int CommunicatorState::device_index() const {
   if (options.device >= 0) return options.device;
   if (count == 0) return -1;
   if (int const current = backend->current_device_if_chosen(); current >= 0) return current;
+  for (int index = 0; planned_gpu && index < count; ++index) {
+    if (PciAddress::parse(backend->facts(index).pci_address) == planned_gpu) return index;
+  }
   auto const nodes = bootstrap->nodes();
   auto const me = static_cast<std::size_t>(rank);
   auto const below = std::count(nodes.begin(), nodes.begin() + rank, nodes[me]);

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -22,6 +23,7 @@ namespace davit {
 namespace detail {
 namespace {
 
+constexpr std::uint16_t kNvidia = 0x10de;  // PCI vendor
 constexpr std::uint64_t kLeastSlot = 4096;
 constexpr std::uint64_t kMostSlot = std::uint64_t{1} << 30;
 constexpr std::uint64_t kLeastAutomaticSlot = std::uint64_t{128} << 10;
@@ -74,19 +76,52 @@ struct Agreement {
   Geometry geometry;
   Eagerness eagerness;
   PlacementPlan plan;
+  std::optional<PciAddress> gpu;  ///< of this rank by the plan
 };
 
-/// Where this rank sits. Host memory has no GPU.
-Seat own_seat(Bootstrap const& bootstrap) {
-  auto seat = seat_of(Topology::of_this_machine().machine(), Topology::usable_cpus(), {}, -1);
+/// GPUs that this rank may use.
+struct VisibleGpus {
+  std::vector<PciAddress> pci;
+  int chosen = -1;  ///< index into `pci`
+};
+
+/// Loads no driver unless the program has, or has to be asked what an environment variable means: hwloc sees GPUs too.
+VisibleGpus visible_gpus(DeviceBackend* backend, Options const& options, Machine const& machine) {
+  VisibleGpus visible;
+  if (backend == nullptr || !backend->shows_a_device()) return visible;
+  visible.chosen = options.device >= 0 ? options.device : backend->current_device_if_chosen();
+  if (visible.chosen < 0 && std::getenv("CUDA_VISIBLE_DEVICES") == nullptr) {
+    for (auto const& gpu : machine.gpus) {
+      if (gpu.vendor == kNvidia) visible.pci.push_back(gpu.pci);
+    }
+    return visible;
+  }
+  try {
+    for (int device = 0; device < backend->device_count(); ++device) {
+      visible.pci.push_back(PciAddress::parse(backend->facts(device).pci_address).value_or(PciAddress{}));
+    }
+  } catch (SystemError const& error) {  // whoever gives davit a GPU's buffer will hear of it
+    log(LogLevel::info, error.what());
+    return {};
+  }
+  if (visible.chosen >= static_cast<int>(visible.pci.size())) visible.chosen = -1;  // refused where it is used
+  return visible;
+}
+
+/// Where this rank sits.
+Seat own_seat(Bootstrap const& bootstrap, VisibleGpus const& visible) {
+  auto seat = seat_of(Topology::of_this_machine().machine(), Topology::usable_cpus(), visible.pci, visible.chosen);
   seat.policy = Topology::of_this_machine().memory_policy();
   seat.host = bootstrap.nodes()[static_cast<std::size_t>(bootstrap.rank())];
   return seat;
 }
 
-Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, Deadline deadline) {
+Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, DeviceBackend* backend,
+                Deadline deadline) {
+  VisibleGpus visible;
   auto const all = gather_results(bootstrap, what, deadline, [&] {
     check_options(options);
+    visible = visible_gpus(backend, options, Topology::of_this_machine().machine());
     auto const cache_bytes = Topology::of_this_machine().machine().last_level_cache_bytes;
     return Proposal{geometry_of(bootstrap.size(), options, cache_bytes),
                     options.direct_bytes,
@@ -94,7 +129,7 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
                     options.host_order,
                     options.placement,
                     cache_bytes,
-                    own_seat(bootstrap)};
+                    own_seat(bootstrap, visible)};
   });
   auto const check = [&](char const* field, auto value) {
     check_equal(
@@ -131,7 +166,11 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
   auto plan = place(seats, options.placement);
   auto const geometry = geometry_of(bootstrap.size(), options, all.front().cache_bytes, plan.rings());
   auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
-  return {geometry, eagerness, std::move(plan)};
+  std::optional<PciAddress> gpu;
+  if (int const index = plan.ranks[static_cast<std::size_t>(bootstrap.rank())].gpu; index >= 0) {
+    gpu = visible.pci[static_cast<std::size_t>(index)];
+  }
+  return {geometry, eagerness, std::move(plan), gpu};
 }
 
 /// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
@@ -188,7 +227,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   // Where the option cannot be a deadline its refusal must still reach the others.
   auto const timeout = is_timeout(options.timeout) ? options.timeout : environment().timeout;
   auto const deadline = std::chrono::steady_clock::now() + timeout;
-  auto const agreement = agree(*bootstrap, what, options, deadline);
+  auto const agreement = agree(*bootstrap, what, options, backend, deadline);
   if (options.path == Path::direct) options.direct_bytes = 1;
   std::set<int> const nodes(bootstrap->nodes().begin(), bootstrap->nodes().end());
   if (nodes.size() > 1) {
@@ -229,7 +268,7 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
   return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
                                              std::move(engine), backend, direct, agreement.eagerness, start.number,
-                                             agreement.plan);
+                                             agreement.plan, agreement.gpu);
 }
 
 }  // namespace detail

@@ -14,10 +14,6 @@ namespace {
 // How soon a thread that is stuck in a GPU's driver is noticed.
 constexpr auto kWatchInterval = std::chrono::milliseconds(20);
 
-}  // namespace
-
-namespace {
-
 /// The thread begins with the mask of whoever opened the first call; it keeps to what of it is near the rank's GPU.
 void stay_near(int node) noexcept {
   auto const& topology = Topology::of_this_machine();
@@ -41,16 +37,20 @@ Progress::~Progress() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Progress::start(CommunicatorState const& state) {
+  if (thread_.joinable()) return;
+  thread_ = std::thread([this, node = state.plan.ranks[static_cast<std::size_t>(state.rank)].node] {
+    stay_near(node);
+    serve();
+  });
+}
+
 void Progress::add(CommunicatorState& state) {
   {
     std::lock_guard const lock(mutex_);
     if (std::find(open_.begin(), open_.end(), &state) == open_.end()) open_.push_back(&state);
     open_count_ = static_cast<int>(open_.size());
-    if (!thread_.joinable())
-      thread_ = std::thread([this, node = state.plan.ranks[static_cast<std::size_t>(state.rank)].node] {
-        stay_near(node);
-        serve();
-      });
+    start(state);
   }
   changed_.notify_all();
 }
@@ -59,7 +59,7 @@ void Progress::watch(CommunicatorState& state) {
   {
     std::lock_guard const lock(mutex_);
     watched_.push_back(&state);
-    if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+    start(state);
   }
   changed_.notify_all();
 }

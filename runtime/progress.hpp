@@ -44,6 +44,7 @@ class Progress {
 
  private:
   Progress() = default;
+  void start(CommunicatorState const& state);
   void serve();
 
   std::mutex mutex_;

@@ -113,7 +113,8 @@ class DAVIT_EXPORT Communicator {
   /// two ranks have chosen one GPU and Options::allow_shared_gpu is not set. The others get PeerError.
   void prepare();
   /// Local: the GPU that this rank's calls use, or that it had best use: Options::device, the program's current one,
-  /// else by its place among the node's ranks. -1 where there is none. Chooses nothing: give it to cudaSetDevice.
+  /// else the nearest to where the rank may run, spread over the node's root complexes. -1 where there is none. Chooses
+  /// nothing: give it to cudaSetDevice.
   /// @throws SystemError where a GPU is there but cannot be used; UsageError if Options::device is not there.
   [[nodiscard]] int device() const;
   /// Local, never waits: whether all calls on streams have run. @throws what one of them met.
