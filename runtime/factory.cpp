@@ -164,6 +164,9 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
     seats.push_back(proposal.seat);
   }
   auto plan = place(seats, options.placement);
+  // A rank that has chosen no GPU may never use one: warnings about GPUs are for those that have.
+  for (auto& seat : seats) seat.gpus = seat.chosen < 0 ? 0 : seat.gpus;
+  plan.warnings = place(seats, options.placement).warnings;
   auto const geometry = geometry_of(bootstrap.size(), options, all.front().cache_bytes, plan.rings());
   auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
   std::optional<PciAddress> gpu;
