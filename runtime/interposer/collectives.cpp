@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/mpi_bootstrap.hpp"
@@ -124,7 +126,7 @@ int exchange(Attached& at, Given const& send, Given const& recv) {
   try {
     bool const in_place = send.data == bootstrap::in_place_buffer;
     Side to(recv, at);
-    auto const from = in_place ? nullptr : std::make_unique<Side>(send, at);
+    auto from = in_place ? std::nullopt : std::optional<Side>(std::in_place, send, at);
     kind = MPI_ERR_OTHER;
     if (in_place) {
       to.pack();
