@@ -27,12 +27,16 @@ namespace davit::bootstrap {
 #pragma GCC diagnostic ignored "-Wold-style-cast"
 inline MPI_Comm const no_comm = MPI_COMM_NULL;
 inline MPI_Comm const world = MPI_COMM_WORLD;
+inline MPI_Comm const self = MPI_COMM_SELF;
+inline MPI_Datatype const no_type = MPI_DATATYPE_NULL;
+inline void const* const in_place_buffer = MPI_IN_PLACE;
 inline MPI_Request const no_request = MPI_REQUEST_NULL;
 inline MPI_Datatype const byte_type = MPI_BYTE;
 inline MPI_Datatype const int_type = MPI_INT;
 inline MPI_Info const no_info = MPI_INFO_NULL;
 inline MPI_Errhandler const errors_return = MPI_ERRORS_RETURN;
 inline MPI_Status* const no_status = MPI_STATUS_IGNORE;
+inline MPI_Status* const no_statuses = MPI_STATUSES_IGNORE;
 #pragma GCC diagnostic pop
 
 /// @throws SystemError with MPI's own words unless `code` is success. @param call the function that returned it

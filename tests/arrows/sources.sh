@@ -16,13 +16,13 @@ for file in $(includers '[^">]*\.\./'); do complain "$file: includes by ../"; do
 
 for file in $(includers 'mpi\.h[>"]'); do
   case $file in
-    include/davit/mpi.hpp | include/davit/davit_mpi.h | bootstrap/mpi_* | runtime/factory.cpp) ;;
+    include/davit/mpi.hpp | include/davit/davit_mpi.h | bootstrap/mpi_* | runtime/factory.cpp | runtime/interposer/*) ;;
     *) complain "$file: mpi.h is for the MPI bootstrap and the factory" ;;
   esac
 done
 for file in $(includers 'davit/mpi\.hpp[>"]'); do
   case $file in
-    bootstrap/mpi_* | runtime/factory.cpp) ;;
+    bootstrap/mpi_* | runtime/factory.cpp | runtime/interposer/*) ;;
     *) complain "$file: davit/mpi.hpp is for the MPI bootstrap, the factory and users" ;;
   esac
 done
