@@ -231,8 +231,9 @@ std::string file_in_environment() {
 }  // namespace
 
 Topology const& Topology::of_this_machine() {
-  static Topology const topology{file_in_environment()};
-  return topology;
+  // Never destroyed: hwloc's plugins leave memory of their own behind when they are unloaded.
+  static auto const* const topology = new Topology(file_in_environment());
+  return *topology;
 }
 
 Topology::Topology(std::string const& file) : handle_(std::make_unique<Handle>(load(file))) {
