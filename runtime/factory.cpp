@@ -79,49 +79,13 @@ struct Agreement {
   std::optional<PciAddress> gpu;  ///< of this rank by the plan
 };
 
-/// GPUs that this rank may use.
-struct VisibleGpus {
-  std::vector<PciAddress> pci;
-  int chosen = -1;  ///< index into `pci`
-};
-
-/// Loads no driver unless the program has, or has to be asked what an environment variable means: hwloc sees GPUs too.
-VisibleGpus visible_gpus(DeviceBackend* backend, Options const& options, Machine const& machine) {
-  VisibleGpus visible;
-  if (backend == nullptr || !backend->shows_a_device()) return visible;
-  visible.chosen = options.device >= 0 ? options.device : backend->current_device_if_chosen();
-  if (visible.chosen < 0 && std::getenv("CUDA_VISIBLE_DEVICES") == nullptr) {
-    for (auto const& gpu : machine.gpus) {
-      if (gpu.vendor == kNvidia) visible.pci.push_back(gpu.pci);
-    }
-    return visible;
-  }
-  try {
-    for (int device = 0; device < backend->device_count(); ++device) {
-      visible.pci.push_back(PciAddress::parse(backend->facts(device).pci_address).value_or(PciAddress{}));
-    }
-  } catch (SystemError const& error) {  // whoever gives davit a GPU's buffer will hear of it
-    log(LogLevel::info, error.what());
-    return {};
-  }
-  if (visible.chosen >= static_cast<int>(visible.pci.size())) visible.chosen = -1;  // refused where it is used
-  return visible;
-}
-
-/// Where this rank sits.
-Seat own_seat(Bootstrap const& bootstrap, VisibleGpus const& visible) {
-  auto seat = seat_of(Topology::of_this_machine().machine(), Topology::usable_cpus(), visible.pci, visible.chosen);
-  seat.policy = Topology::of_this_machine().memory_policy();
-  seat.host = bootstrap.nodes()[static_cast<std::size_t>(bootstrap.rank())];
-  return seat;
-}
-
 Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, DeviceBackend* backend,
                 Deadline deadline) {
-  VisibleGpus visible;
+  OwnSeat own;
   auto const all = gather_results(bootstrap, what, deadline, [&] {
     check_options(options);
-    visible = visible_gpus(backend, options, Topology::of_this_machine().machine());
+    own = own_seat(backend, options);
+    own.seat.host = bootstrap.nodes()[static_cast<std::size_t>(bootstrap.rank())];
     auto const cache_bytes = Topology::of_this_machine().machine().last_level_cache_bytes;
     return Proposal{geometry_of(bootstrap.size(), options, cache_bytes),
                     options.direct_bytes,
@@ -129,7 +93,7 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
                     options.host_order,
                     options.placement,
                     cache_bytes,
-                    own_seat(bootstrap, visible)};
+                    own.seat};
   });
   auto const check = [&](char const* field, auto value) {
     check_equal(
@@ -171,7 +135,7 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
   auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
   std::optional<PciAddress> gpu;
   if (int const index = plan.ranks[static_cast<std::size_t>(bootstrap.rank())].gpu; index >= 0) {
-    gpu = visible.pci[static_cast<std::size_t>(index)];
+    gpu = own.gpus[static_cast<std::size_t>(index)];
   }
   return {geometry, eagerness, std::move(plan), gpu};
 }
@@ -196,6 +160,47 @@ bool probe_direct(Bootstrap& bootstrap, host::DirectCopy const& direct, SharedSe
 }
 
 }  // namespace
+
+namespace {
+
+/// GPUs that this rank may use.
+struct VisibleGpus {
+  std::vector<PciAddress> pci;
+  int chosen = -1;  ///< index into `pci`
+};
+
+/// Loads no driver unless the program has, or has to be asked what an environment variable means: hwloc sees GPUs too.
+VisibleGpus visible_gpus(DeviceBackend* backend, Options const& options, Machine const& machine) {
+  VisibleGpus visible;
+  if (backend == nullptr || !backend->shows_a_device()) return visible;
+  visible.chosen = options.device >= 0 ? options.device : backend->current_device_if_chosen();
+  if (visible.chosen < 0 && std::getenv("CUDA_VISIBLE_DEVICES") == nullptr) {
+    for (auto const& gpu : machine.gpus) {
+      if (gpu.vendor == kNvidia) visible.pci.push_back(gpu.pci);
+    }
+    return visible;
+  }
+  try {
+    for (int device = 0; device < backend->device_count(); ++device) {
+      visible.pci.push_back(PciAddress::parse(backend->facts(device).pci_address).value_or(PciAddress{}));
+    }
+  } catch (SystemError const& error) {  // whoever gives davit a GPU's buffer will hear of it
+    log(LogLevel::info, error.what());
+    return {};
+  }
+  if (visible.chosen >= static_cast<int>(visible.pci.size())) visible.chosen = -1;  // refused where it is used
+  return visible;
+}
+
+}  // namespace
+
+OwnSeat own_seat(DeviceBackend* backend, Options const& options) {
+  auto const& topology = Topology::of_this_machine();
+  auto visible = visible_gpus(backend, options, topology.machine());
+  auto seat = seat_of(topology.machine(), Topology::usable_cpus(), visible.pci, visible.chosen);
+  seat.policy = topology.memory_policy();
+  return {seat, std::move(visible.pci)};
+}
 
 DeviceBackend* device_backend() noexcept {
 #ifdef DAVIT_HAS_CUDA

@@ -12,6 +12,14 @@ namespace davit::detail {
 /// The GPUs of this process; null where davit was built without a backend.
 [[nodiscard]] DeviceBackend* device_backend() noexcept;
 
+/// Where this rank sits, and which GPUs it may use, in the order that its seat counts them.
+struct OwnSeat {
+  Seat seat;
+  std::vector<PciAddress> gpus;
+};
+/// `host` is left to the caller. Loads no driver unless the program has, or CUDA_VISIBLE_DEVICES is set.
+[[nodiscard]] OwnSeat own_seat(DeviceBackend* backend, Options const& options);
+
 /// Collective. @param start where numbers begin; anything but the defaults is for tests of the wrap. @param backend
 /// anything but the process's own is for tests without GPUs.
 /// @throws as the constructor of Communicator.

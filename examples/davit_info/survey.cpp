@@ -54,8 +54,7 @@ Survey survey_job(support::World const& world, davit::Placement placement) {
   MPI_Comm node{};
   support::check(MPI_Comm_split_type(world.comm(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &node),
                  "MPI_Comm_split_type");
-  Message mine{davit::detail::seat_of(survey.machine, Topology::usable_cpus(), all_gpus(survey.machine), -1), {}};
-  mine.seat.policy = Topology::of_this_machine().memory_policy();
+  Message mine{davit::detail::own_seat(davit::detail::device_backend(), {}).seat, {}};
   int first = world.rank();
   support::check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, node), "MPI_Allreduce");
   MPI_Comm_free(&node);
