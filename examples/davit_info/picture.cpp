@@ -173,7 +173,7 @@ class Drawing {
   std::string draw() {
     double x = 2 * kGap;
     double y = 96;
-    double widest = 640;
+    double widest = std::max(640.0, width_of(summary(), 14) + 4 * kGap + 1);
     double const height = panel_height();
     double last_end = 0;
     for (auto const& panel : panels_) {
