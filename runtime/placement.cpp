@@ -151,7 +151,11 @@ void warn(std::span<Seat const> seats, PlacementPlan& plan) {
     if (place.is_far) far.push_back(static_cast<int>(rank));
     if (gpu.near.any() && (gpu.near & seats[rank].allowed).none()) forbidden.push_back(static_cast<int>(rank));
     if (place.shares_gpu) sharing[{seats[rank].host, number_of(gpu.pci)}].push_back(static_cast<int>(rank));
-    if (place.node >= 0) nodes_of_gpus[seats[rank].host].insert(place.node);
+    for (int node = 0; node < static_cast<int>(gpu.near.size()); ++node) {
+      if (!gpu.near[static_cast<std::size_t>(node)]) continue;
+      nodes_of_gpus[seats[rank].host].insert(node);
+      break;  // of several one will do
+    }
   }
   std::vector<int> astray;
   for (std::size_t rank = 0; rank < seats.size(); ++rank) {

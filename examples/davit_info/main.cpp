@@ -42,6 +42,18 @@ Exit show(info::Survey const& survey, Wishes const& wishes) {
   return std::cout ? Exit::ok : Exit::failed;
 }
 
+/// hwloc itself may crash on a damaged file that the environment names.
+Exit check_environment() {
+  char const* const file = std::getenv("HWLOC_XMLFILE");
+  try {
+    if (file != nullptr) davit::try_topology_file(file);
+    return Exit::ok;
+  } catch (std::exception const& error) {
+    std::fprintf(stderr, "davit_info: HWLOC_XMLFILE: %s\n", error.what());
+    return Exit::failed;
+  }
+}
+
 Exit show_file(Wishes const& wishes) {
   try {
     return show(info::survey_file(wishes.xml, wishes.ranks, placement_of(wishes)), wishes);
@@ -74,6 +86,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(app.exit(error) == 0 ? Exit::ok : Exit::usage);
   }
   if (!wishes.xml.empty()) return static_cast<int>(show_file(wishes));
+  if (auto const code = check_environment(); code != Exit::ok) return static_cast<int>(code);
   return support::run_program("davit_info", argc, argv, [&](support::World const& world) {
     auto const survey = info::survey_job(world, placement_of(wishes));
     return world.is_root() ? show(survey, wishes) : Exit::ok;

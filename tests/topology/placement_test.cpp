@@ -93,8 +93,9 @@ TEST(Placement, ForbiddenNodeIsNotUsedAndSaid) {
   auto const plan = place(seats, Placement::near_reader);
   EXPECT_EQ(plan.nodes, (std::vector<int>{0}));
   EXPECT_EQ(plan.ranks[1].node, -1);
-  ASSERT_EQ(plan.warnings.size(), 1U);
+  ASSERT_EQ(plan.warnings.size(), 2U);
   expect_parts(plan.warnings[0], {"rank 1", "cpuset.mems"});
+  expect_parts(plan.warnings[1], {"GPUs sit beside several nodes", "slots lie on one"});
 }
 
 TEST(Placement, CpusOutsideTheMachineAndGpusThatItDoesNotShowAreOrdinary) {
