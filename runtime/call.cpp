@@ -12,7 +12,7 @@ bool Call::on_device() const noexcept { return side_ != nullptr && side_ != &com
 bool Call::start() {
   // Counters of a pair must rise in call order, whichever engine raises them; and what was enqueued is answered for.
   if (side_ != nullptr && !stream_ && comm_.has_enqueued()) return false;
-  if (stream_) comm_.device->begin(stream_->handle(), number);
+  if (stream_) ticket_ = comm_.device->begin(stream_->handle());
   pairs_.assign(static_cast<std::size_t>(comm_.size), {});
   if (stream_) posted_terms_.resize(pairs_.size());
   if (!open()) return false;
@@ -76,7 +76,7 @@ bool Call::submit_to_device() {
   }
   CommunicatorState::Submitting const submitting(comm_);
   bool const whole = submit();
-  if (stream_) device.end(stream_->handle(), number);
+  if (stream_) device.end(stream_->handle(), ticket_);
   submitting.throw_if_rescued();
   return whole;
 }
@@ -152,7 +152,7 @@ bool Call::settle_cards(std::vector<bool>& missing) {
 }
 
 bool Call::has_run() const {
-  if (unsettled_ > 0 || !comm_.device->has_ended(number)) return false;
+  if (unsettled_ > 0 || !comm_.device->has_ended(ticket_)) return false;
   for (int step = 1; step < comm_.size; ++step) throw_if_failed(after(step));
   return true;
 }

@@ -38,6 +38,8 @@ class Call : public Task {
   bool settle_cards(std::vector<bool>& missing);
   /// Whether it has run, and rightly. @throws PeerError if a peer failed while it did.
   [[nodiscard]] bool has_run() const;
+  /// Whether its stream has come to it.
+  [[nodiscard]] bool has_begun() const noexcept { return comm_.device->has_begun(ticket_); }
 
  protected:
   /// How this rank stands with a peer.
@@ -115,6 +117,7 @@ class Call : public Task {
   Operation operation_;
   std::uint64_t detail_;
   std::optional<Stream> stream_;
+  std::uint32_t ticket_ = 0;
   std::vector<Pair> pairs_;
   std::vector<Card> posted_terms_;  ///< on a stream
   std::shared_ptr<void> kept_memory_;

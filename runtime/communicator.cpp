@@ -64,9 +64,9 @@ int Communicator::device() const { return checked(state_).device_index(); }
 bool Communicator::status() {
   auto& state = checked(state_);
   detail::CommunicatorState::Entry const inside(state);
-  auto const poked = state.poke();
+  bool const done = state.enqueued_are_done();
   state.throw_if_failed();
-  return poked == detail::CommunicatorState::Poked::idle;
+  return done;
 }
 
 void Communicator::barrier() {
@@ -234,6 +234,7 @@ void Communicator::reduce_scatterv(void const* send, void* recv, Counts counts, 
     }
     detail::NamedBuffer const buffers[] = {{"send", input.data}, {"recv", recv}};
     auto& side = state.side_for("reduce_scatterv", buffers, stream);
+    for (auto const& buffer : buffers) state.check_elements("reduce_scatterv", side, buffer, dtype);
     return make(state, side, input.data, out, counts, dtype);
   });
 }

@@ -47,8 +47,7 @@ CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Op
       number_(first_number - 1) {}
 
 CommunicatorState::~CommunicatorState() {
-  Backoff backoff(Eagerness::rest);
-  while (has_enqueued_still()) backoff.idle();
+  drain();
   Progress::of_process().remove(*this);
   if (!queue_.empty() && usable()) {
     auto const text = "davit: the communicator was destroyed with open requests" + where(queue_.front()->number);

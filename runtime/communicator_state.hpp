@@ -81,6 +81,8 @@ class CommunicatorState {
   /// @throws UsageError where the buffers do not fit together or to the stream, SystemError.
   [[nodiscard]] Side& side_for(char const* operation, std::span<NamedBuffer const> buffers,
                                std::optional<Stream> stream = {}, bool wants_device = false);
+  /// A GPU adds elements only where each lies at a multiple of its size. @throws UsageError.
+  void check_elements(char const* operation, Side const& side, NamedBuffer const& buffer, Dtype dtype) const;
   /// Copies from the GPU, after what `stream` holds. @returns where they are, until the next such call.
   /// @throws TimeoutError if that takes too long, SystemError.
   std::byte const* fetch_from_device(std::initializer_list<CopyOp> copies, std::optional<Stream> stream);
@@ -97,6 +99,8 @@ class CommunicatorState {
   void awaited_by_enqueued(std::vector<int>& peers) const;
   /// Reads the cards of calls on streams that have come. @throws PeerError, MismatchError where ranks disagreed.
   void read_late_cards();
+  /// Whether all calls on streams have run, and rightly.
+  [[nodiscard]] bool enqueued_are_done();
   /// Takes note of what has run. Fails the communicator where ranks disagreed.
   void settle_enqueued() noexcept;
 
@@ -163,7 +167,8 @@ class CommunicatorState {
   void look_after();
   void look_after(Task const& task, std::chrono::steady_clock::time_point& deadline, bool look_for_death);
   void look_after_enqueued(bool look_for_death);
-  bool has_enqueued_still();
+  /// Waits for calls on streams, under the deadline.
+  void drain();
   void make_device(int index);
   /// As the error that is being handled, which a task met.
   void fail_by(Task const& task) noexcept;

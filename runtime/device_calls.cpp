@@ -94,7 +94,7 @@ void CommunicatorState::make_device(int index) {
     throw shared_device(*this, index, std::min(rank, other), std::max(rank, other));
   }
   try {
-    auto made = std::make_unique<DeviceSide>(*backend, index, *mesh, number(), options.timeout);
+    auto made = std::make_unique<DeviceSide>(*backend, index, *mesh, options.timeout);
     std::lock_guard const held(mutex_);
     device = std::move(made);
   } catch (...) {
@@ -158,6 +158,14 @@ Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer c
                      std::to_string(device->device()) + ", the communicator's");
   }
   return *device;
+}
+
+void CommunicatorState::check_elements(char const* operation, Side const& side, NamedBuffer const& buffer,
+                                       Dtype dtype) const {
+  auto const address = reinterpret_cast<std::uintptr_t>(buffer.data);
+  if (&side == &host || address % size_of(dtype) == 0) return;
+  throw UsageError(quoted(operation, buffer.name) + " begins at an address that is no multiple of " +
+                   std::to_string(size_of(dtype)) + ", the size of " + name_of(dtype) + ", as a GPU needs it to add");
 }
 
 std::byte const* CommunicatorState::fetch_from_device(std::initializer_list<CopyOp> copies,
@@ -230,11 +238,25 @@ void CommunicatorState::settle_enqueued() noexcept {
   }
 }
 
-bool CommunicatorState::has_enqueued_still() {
+bool CommunicatorState::enqueued_are_done() {
   std::lock_guard const held(mutex_);
   settle_enqueued();
-  if (!enqueued_.empty()) look_after();
-  return !enqueued_.empty();
+  return enqueued_.empty();
+}
+
+void CommunicatorState::drain() {
+  Backoff backoff(Eagerness::rest);
+  auto const deadline = std::chrono::steady_clock::now() + options.timeout;
+  while (!enqueued_are_done()) {
+    if (!backoff.idle()) continue;
+    std::lock_guard const held(mutex_);
+    look_after();
+    // The deadline of a call runs from where its stream has come to it; here the program's own work has one too.
+    if (enqueued_.empty() || enqueued_.front()->has_begun() || std::chrono::steady_clock::now() < deadline) continue;
+    auto const late = enqueued_.front()->number;
+    auto const text = "davit: the communicator was destroyed before a stream came to its call" + where(late);
+    fail(rank, late, std::make_exception_ptr(UsageError(text)), text);
+  }
 }
 
 void CommunicatorState::look_after_enqueued(bool look_for_death) {
@@ -242,7 +264,7 @@ void CommunicatorState::look_after_enqueued(bool look_for_death) {
   if (enqueued_.empty()) return;
   auto const oldest = enqueued_.front();
   // The program's own work before it takes as long as it takes.
-  if (!device->has_begun(oldest->number)) return;
+  if (!oldest->has_begun()) return;
   look_after(*oldest, enqueued_deadline_, look_for_death);
 }
 

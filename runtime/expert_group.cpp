@@ -276,6 +276,9 @@ void ExpertGroup::combine(Routing& routing, void const* rows, void* out, Combine
     }
     detail::NamedBuffer const buffers[] = {{"rows", rows}, {"out", out}, {"bias", options.bias}};
     auto& side = group.comm->side_for("combine", buffers, options.stream);
+    for (auto const& buffer : buffers) {
+      group.comm->check_elements("combine", side, buffer, buffer.data == rows ? group.options.dtype : out_dtype);
+    }
     return make(side, routing.state_, plan,
                 detail::CombineArguments{static_cast<std::byte const*>(rows), static_cast<std::byte*>(out),
                                          static_cast<std::byte const*>(options.bias), out_dtype,

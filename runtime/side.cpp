@@ -37,13 +37,12 @@ bool Movement::since_last_look(DeviceEngine const& engine) noexcept {
   return moved;
 }
 
-DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number,
-                       std::chrono::milliseconds patience)
-    : DeviceSide(backend, device, mesh, number, backend.make_engine(device, {.patience = patience}),
+DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::chrono::milliseconds patience)
+    : DeviceSide(backend, device, mesh, backend.make_engine(device, {.patience = patience}),
                  backend.pinned_memory(device, kWordsBytes)) {}
 
-DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number,
-                       std::unique_ptr<DeviceEngine> engine, std::shared_ptr<std::byte> words)
+DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::unique_ptr<DeviceEngine> engine,
+                       std::shared_ptr<std::byte> words)
     : Side(std::move(engine), std::make_shared<RowPool>([&backend, device](std::size_t bytes) -> std::shared_ptr<void> {
              return backend.device_memory(device, bytes);
            }),
@@ -58,11 +57,11 @@ DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint
   reached_->registrations.resize(static_cast<std::size_t>(mesh.size()));
   store_release((&word(kFences))[0], 0);
   store_release((&word(kFences))[1], 0);
-  for (auto const index : {kBegun, kEnded, kEnded + 1}) store_release(word(index), number);
+  for (auto const index : {kBegun, kEnded, kEnded + 1}) store_release(word(index), 0);
 }
 
 DeviceSide::~DeviceSide() {
-  if (!device_engine_->idle()) device_engine_->abandon();
+  if (device_engine_->ran_out() && !device_engine_->idle()) device_engine_->abandon();
   if (!device_engine_->ran_out()) static_cast<void>(reached_.release());
   engine_.reset();
 }
@@ -84,25 +83,25 @@ std::byte* DeviceSide::host_memory(std::size_t bytes) {
   return reached_->host_memory.get();
 }
 
-void DeviceSide::begin(CUstream_st* stream, std::uint32_t number) {
+std::uint32_t DeviceSide::begin(CUstream_st* stream) {
   device_engine_->begin_after(stream);
-  device_engine_->submit(Lane::up, RaiseOp{&word(kBegun), number});
+  device_engine_->submit(Lane::up, RaiseOp{&word(kBegun), ++tickets_});
+  return tickets_;
 }
 
-void DeviceSide::end(CUstream_st* stream, std::uint32_t number) {
+void DeviceSide::end(CUstream_st* stream, std::uint32_t ticket) {
   for (Lane const lane : {Lane::up, Lane::down}) {
-    device_engine_->submit(lane, RaiseOp{&word(kEnded + static_cast<std::size_t>(lane)), number});
+    device_engine_->submit(lane, RaiseOp{&word(kEnded + static_cast<std::size_t>(lane)), ticket});
   }
   device_engine_->end_before(stream);
 }
 
-bool DeviceSide::has_begun(std::uint32_t number) const noexcept {
-  return davit::has_reached(load_acquire(word(kBegun)), number);
+bool DeviceSide::has_begun(std::uint32_t ticket) const noexcept {
+  return has_reached(load_acquire(word(kBegun)), ticket);
 }
 
-bool DeviceSide::has_ended(std::uint32_t number) const noexcept {
-  return davit::has_reached(load_acquire(word(kEnded)), number) &&
-         davit::has_reached(load_acquire(word(kEnded + 1)), number);
+bool DeviceSide::has_ended(std::uint32_t ticket) const noexcept {
+  return has_reached(load_acquire(word(kEnded)), ticket) && has_reached(load_acquire(word(kEnded + 1)), ticket);
 }
 
 }  // namespace davit::detail

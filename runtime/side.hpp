@@ -64,8 +64,8 @@ class Movement {
 /// The engine on a GPU, the segments that it reaches, and words by which it says how far it has come.
 class DeviceSide final : public Side {
  public:
-  /// Makes the context if there is none, which may take seconds. @param number of the last call. @throws SystemError.
-  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number, std::chrono::milliseconds patience);
+  /// Makes the context if there is none, which may take seconds. @throws SystemError.
+  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::chrono::milliseconds patience);
   /// Never hangs; what the GPU might still touch then stays to the process's end.
   ~DeviceSide();
 
@@ -75,22 +75,24 @@ class DeviceSide final : public Side {
   /// @throws SystemError.
   void reach(int rank);
 
-  // --- A call on a stream. What it submits lies between begin() and end().
+  // --- A call on a stream. What it submits lies between begin() and end(). Tickets count such calls: numbers of calls
+  // would be too far apart after many others.
 
-  void begin(CUstream_st* stream, std::uint32_t number);
-  void end(CUstream_st* stream, std::uint32_t number);
+  /// @returns the call's ticket.
+  [[nodiscard]] std::uint32_t begin(CUstream_st* stream);
+  void end(CUstream_st* stream, std::uint32_t ticket);
   /// Takes calls that failed: what they own may still be in use.
   void take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept;
-  /// Whether the stream has come to call `number`; whether it has run.
-  [[nodiscard]] bool has_begun(std::uint32_t number) const noexcept;
-  [[nodiscard]] bool has_ended(std::uint32_t number) const noexcept;
+  /// Whether the stream has come to the call; whether it has run.
+  [[nodiscard]] bool has_begun(std::uint32_t ticket) const noexcept;
+  [[nodiscard]] bool has_ended(std::uint32_t ticket) const noexcept;
 
   /// Memory of the host that the engine reaches, the same at each call unless it must grow. @throws SystemError.
   [[nodiscard]] std::byte* host_memory(std::size_t bytes);
 
  private:
   static constexpr std::size_t kWordsBytes = 4096;
-  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uint32_t number, std::unique_ptr<DeviceEngine> engine,
+  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::unique_ptr<DeviceEngine> engine,
              std::shared_ptr<std::byte> words);
   [[nodiscard]] Counter& word(std::size_t index) const noexcept {
     return reinterpret_cast<Counter*>(reached_->words.get())[16 * index];  // a cache line each
@@ -109,6 +111,7 @@ class DeviceSide final : public Side {
   Mesh& mesh_;
   DeviceEngine* device_engine_;
   std::size_t host_bytes_ = 0;
+  std::uint32_t tickets_ = 0;
   std::unique_ptr<Reached> reached_;
 };
 

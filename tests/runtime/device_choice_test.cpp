@@ -198,5 +198,37 @@ TEST(StreamArguments, NeedAPreparedCommunicator) {
   }));
 }
 
+TEST(StreamArguments, ElementsThatAGpuCannotAddAreRefused) {
+  run_on_streams(2, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
+    auto const memory = test_device().backend().device_memory(comm.device(), 4096);
+    std::vector<std::int64_t> const counts{4, 4};
+    auto const add = [&](std::ptrdiff_t from, std::ptrdiff_t to) {
+      comm.reduce_scatterv(memory.get() + from, memory.get() + to, counts, f32, Stream(stream.handle()));
+    };
+    if (rank == 0)
+      expect_parts(raised<UsageError>([&] { add(2, 1024); }), {"reduce_scatterv: send", "no multiple of 4"});
+    if (rank == 1)
+      expect_parts(raised<UsageError>([&] { add(0, 1025); }), {"reduce_scatterv: recv", "no multiple of 4"});
+    EXPECT_TRUE(comm.usable()) << "nothing had moved";
+  });
+}
+
+TEST(StreamArguments, DestroyingGivesAStreamThatNeverComesItsTimeAndNoMore) {
+  auto making = small_slots();
+  making.options.timeout = stretched(std::chrono::milliseconds(200));
+  making.options.first_timeout = stretched(std::chrono::seconds(10));
+  keep_on_devices();
+  run_ranks(2, making, [&](int, Communicator& comm) {
+    comm.prepare();
+    StandInStream stream;
+    stream.submit([] { return false; });
+    Ring ring(comm, 100);
+    ring.enqueue(comm, Stream(stream.handle()));
+    auto const start = std::chrono::steady_clock::now();
+    comm = Communicator();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(25));
+  });
+}
+
 }  // namespace
 }  // namespace davit::test

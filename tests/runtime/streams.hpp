@@ -46,8 +46,8 @@ inline bool await_status(Communicator& comm) {
   return true;
 }
 
-/// Two arrays on a GPU that are sent to and fro: block i goes to rank i, what came is sent on by the next call. After
-/// an even number of calls each rank has what it began with.
+/// Two arrays on a GPU that are sent back and forth: block i goes to rank i, what came is sent on by the next call.
+/// After an even number of calls each rank has what it began with.
 class Ring {
  public:
   Ring(Communicator const& comm, std::int64_t count)

@@ -15,7 +15,7 @@ class StandInEngine final : public DeviceEngine {
  public:
   StandInEngine(StandIn& backend, int device) : backend_(backend), device_(device) {}
   ~StandInEngine() override {
-    if (!StandInEngine::idle()) StandInEngine::abandon();
+    if (ran_out_ && !StandInEngine::idle()) StandInEngine::abandon();
   }
   StandInEngine(StandInEngine const&) = delete;
   StandInEngine& operator=(StandInEngine const&) = delete;

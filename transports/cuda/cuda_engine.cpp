@@ -48,7 +48,7 @@ CudaEngine::~CudaEngine() {
     entered_.emplace(context_);
   } catch (Error const&) {  // as run_out() finds
   }
-  if (idle() || run_out()) return;
+  if (idle() || (ran_out_ && run_out())) return;  // once is enough of waiting
   ring_.leak();
   scratch_.leak();
 }
