@@ -123,15 +123,35 @@ void add_exchange(CLI::App& app, Options& options, std::string const& min_help) 
   });
 }
 
+/// Layers of published models.
+struct NamedShape {
+  std::int64_t hidden;
+  std::int64_t experts;
+  std::int64_t top_k;
+};
+Choices<NamedShape> const shapes{{"deepseek-v3", {7168, 256, 8}},
+                                 {"qwen3-30b-a3b", {2048, 128, 8}},
+                                 {"gpt-oss-120b", {2880, 128, 4}},
+                                 {"mixtral-8x7b", {4096, 8, 2}}};
+
 void add_moe(CLI::App& app, Options& options) {
+  add_choice<NamedShape>(app, "--shape", shapes, "none", "Hidden, experts and top-k of a model's layers",
+                         [&options](NamedShape shape) {
+                           options.hidden = shape.hidden;
+                           options.experts = shape.experts;
+                           options.top_k = shape.top_k;
+                         });
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   constexpr std::int64_t widest = std::int64_t{1} << 28;  // bytes of a row must fit an int, for MPI
   add_number(app, "--tokens", options.tokens, 1, most, "Tokens a rank; several with commas, one after the other")
       ->delimiter(',')
       ->default_str(std::to_string(options.tokens.front()));
-  add_number(app, "--hidden", options.hidden, 1, widest, "Elements of a row")->capture_default_str();
-  add_number(app, "--experts", options.experts, 1, most, "Experts of all ranks together")->capture_default_str();
-  add_number(app, "--top-k", options.top_k, 1, most, "Experts a token, all distinct")->capture_default_str();
+  auto const add_size_of_layer = [&app](char const* name, std::int64_t& value, std::int64_t high, char const* help) {
+    add_number(app, name, value, 1, high, help)->capture_default_str()->excludes("--shape");
+  };
+  add_size_of_layer("--hidden", options.hidden, widest, "Elements of a row");
+  add_size_of_layer("--experts", options.experts, most, "Experts of all ranks together");
+  add_size_of_layer("--top-k", options.top_k, most, "Experts a token, all distinct");
   Choices<davit::Dtype> const dtypes{{"bf16", davit::bf16}, {"f16", davit::f16}, {"f32", davit::f32}};
   add_choice<davit::Dtype>(app, "--dtype", dtypes, "bf16", "Of the rows",
                            [&options](davit::Dtype dtype) { options.dtype = dtype; });
