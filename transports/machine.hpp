@@ -27,7 +27,7 @@ struct PciAddress {
   std::uint8_t device = 0;
   std::uint8_t function = 0;
 
-  auto operator<=>(PciAddress const&) const = default;
+  auto operator<=>(PciAddress const&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 errs
   /// "0000:17:00.0", as the kernel and hwloc write it.
   [[nodiscard]] std::string text() const;
   /// Reads it, with or without domain, the domain in any width. @returns nothing where it is no address.
@@ -57,7 +57,7 @@ struct RootComplex {
 /// A PCI bridge between a root complex and a GPU.
 struct Bridge {
   PciAddress pci;
-  auto operator<=>(Bridge const&) const = default;
+  auto operator<=>(Bridge const&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct Gpu {
