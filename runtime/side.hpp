@@ -104,6 +104,7 @@ class DeviceSide final : public Side {
     std::shared_ptr<std::byte> host_memory;
     std::vector<std::shared_ptr<void>> registrations;  ///< of each rank's outbox; null until reached
     std::deque<std::shared_ptr<Call>> calls;
+    Reached* next = nullptr;  ///< in the list of those that are left
   };
 
   DeviceBackend& backend_;
