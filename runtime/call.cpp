@@ -12,10 +12,19 @@ bool Call::on_device() const noexcept { return side_ != nullptr && side_ != &com
 bool Call::start() {
   // Counters of a pair must rise in call order, whichever engine raises them; and what was enqueued is answered for.
   if (side_ != nullptr && !stream_ && comm_.has_enqueued()) return false;
-  if (stream_) ticket_ = comm_.device->begin(stream_->handle());
   pairs_.assign(static_cast<std::size_t>(comm_.size), {});
-  if (stream_) posted_terms_.resize(pairs_.size());
-  if (!open()) return false;
+  if (on_device()) {
+    CommunicatorState::Submitting const submitting(comm_);
+    if (stream_) {
+      ticket_ = comm_.device->begin(stream_->handle());
+      posted_terms_.resize(pairs_.size());
+    }
+    bool const is_open = open();
+    submitting.throw_if_rescued();
+    if (!is_open) return false;
+  } else if (!open()) {
+    return false;
+  }
   opened_ = true;
   unread_ = comm_.size - 1;
   bool in_step = stream_.has_value();
@@ -43,6 +52,8 @@ bool Call::advance() {
   }
   if (side_ != nullptr) moved_ = engine().progress() || moved_;
   if (!submitted_ || unread_ > 0 || (side_ != nullptr && !engine().idle())) return false;
+  // Cards before this one are given back with it; those of open calls on streams must be read first.
+  if (comm_.has_enqueued()) comm_.read_late_cards();
   for (int step = 1; step < comm_.size; ++step) {
     int const peer = after(step);
     throw_if_failed(peer);

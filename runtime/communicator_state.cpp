@@ -86,6 +86,7 @@ void CommunicatorState::prepare() {
 
 void CommunicatorState::run(Task& task) {
   std::unique_lock const held(mutex_);
+  throw_if_failed();  // since it was looked at last, the helper thread may have found something
   queue_.push_back(std::shared_ptr<Task>(std::shared_ptr<Task>(), &task));  // borrowed: it outlives the wait
   wait_until_done(task);
 }
@@ -93,6 +94,7 @@ void CommunicatorState::run(Task& task) {
 void CommunicatorState::open(std::shared_ptr<Task> task) {
   {
     std::unique_lock const held(mutex_);
+    throw_if_failed();
     bool const alone = queue_.empty();
     queue_.push_back(std::move(task));
     if (alone) advance_head();  // so that the card is out before the program goes elsewhere

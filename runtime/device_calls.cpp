@@ -206,6 +206,7 @@ Side& side_of(CommunicatorState& comm, char const* operation, Exchange const& ex
 void CommunicatorState::enqueue(std::shared_ptr<Call> call) {
   {
     std::unique_lock const held(mutex_);
+    throw_if_failed();
     queue_.push_back(call);
     wait_until_done(*call);
     if (call->error) std::rethrow_exception(call->error);

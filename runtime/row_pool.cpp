@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -31,9 +32,21 @@ std::shared_ptr<void> RowPool::take(std::size_t bytes) {
       free_.erase(best);
     }
   }
-  if (piece.memory == nullptr) piece = {source_(bytes), bytes};
+  if (piece.memory == nullptr) piece = {fresh(bytes), bytes};
   void* const data = piece.memory.get();
   return {data, [piece = std::move(piece), pool = shared_from_this()](void*) { pool->give_back(piece); }};
+}
+
+/// What is free is too small: rather than run out of memory beside it, lets go of it.
+std::shared_ptr<void> RowPool::fresh(std::size_t bytes) {
+  try {
+    return source_(bytes);
+  } catch (std::exception const&) {
+    std::lock_guard const lock(mutex_);
+    if (free_.empty()) throw;
+    free_.clear();
+  }
+  return source_(bytes);
 }
 
 void RowPool::give_back(Piece piece) noexcept {

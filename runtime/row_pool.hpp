@@ -33,6 +33,7 @@ class RowPool : public std::enable_shared_from_this<RowPool> {
     std::shared_ptr<void> memory;
     std::size_t bytes = 0;
   };
+  [[nodiscard]] std::shared_ptr<void> fresh(std::size_t bytes);
   void give_back(Piece piece) noexcept;
 
   Source source_;

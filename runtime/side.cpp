@@ -74,7 +74,11 @@ DeviceSide::~DeviceSide() {
   }
 }
 
-void DeviceSide::take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept { reached_->calls.swap(calls); }
+void DeviceSide::take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept {
+  auto& all = reached_->calls;
+  all.insert(all.end(), calls.begin(), calls.end());
+  calls.clear();
+}
 
 void DeviceSide::reach(int rank) {
   auto& registration = reached_->registrations[static_cast<std::size_t>(rank)];
