@@ -62,7 +62,8 @@ class DAVIT_EXPORT SharedBuffer {
 ///   synchronise first. With one it enqueues and returns: it starts after what the stream holds, later work on the
 ///   stream starts after it and may overwrite the input; its result counts once status() has returned true or a later
 ///   exchange without a stream (not a barrier, prepare or route) has returned. Same order on all ranks, over all
-///   communicators that share ranks. It needs prepare() with a GPU chosen. Whether ranks agree is found out later, and where they do not the communicator fails.
+///   communicators that share ranks. It needs prepare() with a GPU chosen. Whether ranks agree is found out later, and
+///   where they do not the communicator fails.
 /// - *Counts and displacements* have `size()` entries, in elements of the dtype beside them; where a count is zero the
 ///   displacement means nothing. Only the bytes of a pair must agree, not its dtypes.
 /// - *Errors*: davit/error.hpp. Arguments are checked before anything moves; the rank at fault raises UsageError, the
