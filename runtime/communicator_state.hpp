@@ -109,7 +109,7 @@ class CommunicatorState {
   class Submitting {
    public:
     explicit Submitting(CommunicatorState& state) noexcept;
-    ~Submitting() { state_.is_submitting_.store(false, std::memory_order_release); }
+    ~Submitting() { state_.submissions_.fetch_add(1, std::memory_order_release); }
     Submitting(Submitting const&) = delete;
     Submitting& operator=(Submitting const&) = delete;
     /// @throws what the helper thread let the submission through with.
@@ -189,8 +189,9 @@ class CommunicatorState {
   std::chrono::steady_clock::time_point enqueued_deadline_{};  ///< of the oldest
   std::vector<bool> missing_;                                  ///< scratch
   Movement movement_;
-  std::atomic<bool> is_submitting_{false};
+  std::atomic<std::uint64_t> submissions_{0};  ///< begun and ended: odd while there is one
   // Of the helper thread, while the lock is held by a thread that is stuck.
+  std::uint64_t seen_submission_ = 0;
   Movement stuck_movement_;
   std::chrono::steady_clock::time_point stuck_since_{};
   std::string rescue_text_;  ///< this and the next two: written before rescued_

@@ -14,6 +14,9 @@ std::string quoted(char const* operation, char const* buffer) {
   return "davit: " + std::string(operation) + ": " + buffer;
 }
 
+// How long a submission takes before it is asked whether it can end at all. They take microseconds.
+constexpr auto kStuck = std::chrono::milliseconds(100);
+
 bool is_on_device(MemoryPlace const& place) noexcept {
   return place.kind == MemoryKind::device || place.kind == MemoryKind::managed;
 }
@@ -270,7 +273,7 @@ void CommunicatorState::look_after_enqueued(bool look_for_death) {
 }
 
 CommunicatorState::Submitting::Submitting(CommunicatorState& state) noexcept : state_(state) {
-  state_.is_submitting_.store(true, std::memory_order_release);
+  state_.submissions_.fetch_add(1, std::memory_order_release);
 }
 
 void CommunicatorState::Submitting::throw_if_rescued() const {
@@ -281,19 +284,18 @@ void CommunicatorState::Submitting::throw_if_rescued() const {
 
 /// Nobody but the submitting thread holds the lock, and that one is stuck in the driver.
 void CommunicatorState::rescue() noexcept {
-  if (!is_submitting_.load(std::memory_order_acquire)) {
-    stuck_since_ = {};
-    return;
-  }
+  auto const submission = submissions_.load(std::memory_order_acquire);
+  if (submission % 2 == 0) return;
   auto& engine = device->device_engine();
   if (!rescued_.load(std::memory_order_relaxed)) {
     auto const now = std::chrono::steady_clock::now();
-    if (stuck_movement_.since_last_look(engine) || stuck_since_ == std::chrono::steady_clock::time_point{}) {
-      stuck_since_ = now;
-    }
+    if (stuck_movement_.since_last_look(engine) || submission != seen_submission_) stuck_since_ = now;
+    seen_submission_ = submission;
+    if (now - stuck_since_ < kStuck) return;  // it is just at work
     auto held_up = engine.held_up(Lane::up);
     if (!held_up) held_up = engine.held_up(Lane::down);
     auto const trouble = held_up ? mesh->trouble(held_up->peer, true) : std::nullopt;
+    if (trouble && stuck_movement_.since_last_look(engine)) return;  // what the peer did before has helped
     if (!trouble && now - stuck_since_ < options.timeout) return;
     rescue_culprit_ = trouble ? trouble->culprit : held_up ? held_up->peer : -1;
     rescue_text_ = "davit: the GPU takes no more work: " +
