@@ -11,20 +11,19 @@ bool Call::on_device() const noexcept { return side_ != nullptr && side_ != &com
 
 bool Call::start() {
   // Counters of a pair must rise in call order, whichever engine raises them; and what was enqueued is answered for.
-  if (side_ != nullptr && !stream_ && comm_.has_enqueued()) return false;
+  if (waits_for_streams()) return false;
   pairs_.assign(static_cast<std::size_t>(comm_.size), {});
+  bool is_open = false;
   if (on_device()) {
-    CommunicatorState::Submitting const submitting(comm_);
-    if (stream_) {
-      ticket_ = comm_.device->begin(stream_->handle());
-      posted_terms_.resize(pairs_.size());
-    }
-    bool const is_open = open();
-    submitting.throw_if_rescued();
-    if (!is_open) return false;
-  } else if (!open()) {
-    return false;
+    posted_terms_.resize(stream_ ? pairs_.size() : 0);
+    is_open = comm_.submission().run(behind(), [&] {
+      if (stream_) ticket_ = comm_.device->begin(stream_->handle());
+      return open();
+    });
+  } else {
+    is_open = open();
   }
+  if (!is_open) return false;
   opened_ = true;
   unread_ = comm_.size - 1;
   bool in_step = stream_.has_value();
@@ -85,11 +84,23 @@ bool Call::submit_to_device() {
     }
     device.reach(peer);
   }
-  CommunicatorState::Submitting const submitting(comm_);
-  bool const whole = submit();
-  if (stream_) device.end(stream_->handle(), ticket_);
-  submitting.throw_if_rescued();
-  return whole;
+  return comm_.submission().run(behind(), [&] {
+    auto const end = [&] {  // also of what was submitted in part: the stream must not run ahead of it
+      if (stream_) device.end(stream_->handle(), ticket_);
+    };
+    try {
+      bool const whole = submit();
+      end();
+      return whole;
+    } catch (...) {
+      end();
+      throw;
+    }
+  });
+}
+
+Submission::Behind Call::behind() const noexcept {
+  return stream_ ? Submission::Behind::stream : Submission::Behind::nothing;
 }
 
 /// A rank that has given up since must be heard of: where cards do not agree there will be no next call with it, and a

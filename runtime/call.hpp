@@ -27,6 +27,10 @@ class Call : public Task {
   bool advance() final;
   void awaited(std::vector<int>& peers) const final;
   [[nodiscard]] std::string phase() const final { return name_of(operation_); }
+  [[nodiscard]] bool uses_device() const noexcept final { return on_device() && !stream_; }
+  [[nodiscard]] bool waits_for_streams() const noexcept final {
+    return !opened_ && side_ != nullptr && !stream_ && comm_.has_enqueued();
+  }
 
   /// Before it is run: it belongs to a stream. Only on the device side.
   void put_on(Stream stream) noexcept { stream_ = stream; }
@@ -105,6 +109,7 @@ class Call : public Task {
   void read_cards();
   bool submit_to_device();
   [[nodiscard]] bool on_device() const noexcept;
+  [[nodiscard]] Submission::Behind behind() const noexcept;
   [[nodiscard]] Card terms_now(int peer) const;
   [[nodiscard]] Standing stand_with(int peer, Card const& theirs) const;
   /// Remembers why the call is void.

@@ -54,12 +54,26 @@ Stats Communicator::stats() const {
 void Communicator::prepare() {
   // All ranks meet, so that those whose slots do not fit are told to the others.
   auto& state = checked(state_);
+  int device = -1;
+  bool any_device = false;
   detail::run_blocking(
       state, [&] { return detail::Preparation(state); },
-      [&](detail::Preparation const& preparation) { state.finish_preparation(preparation); });
+      [&](detail::Preparation const& preparation) {
+        device = preparation.device();
+        any_device = preparation.any_device();
+      });
+  if (!any_device) return;
+  // Where a GPU cannot be had after all, the others are told.
+  detail::run_blocking(state, [&] {
+    state.finish_preparation(device);
+    return detail::Barrier(state, Operation::prepare);
+  });
 }
 
-int Communicator::device() const { return checked(state_).device_index(); }
+int Communicator::device() const {
+  auto const held = checked(state_).lock();
+  return state_->device_index();
+}
 
 bool Communicator::status() {
   auto& state = checked(state_);

@@ -11,6 +11,7 @@
 #include "runtime/progress.hpp"
 #include "runtime/refusal.hpp"
 #include "runtime/slot_binding.hpp"
+#include "runtime/watcher.hpp"
 #include "transports/wait.hpp"
 
 namespace davit::detail {
@@ -18,12 +19,12 @@ namespace {
 
 // A death must be seen within 100 ms; each look is a system call a peer.
 constexpr auto kDeathLookInterval = std::chrono::milliseconds(20);
+// How long a GPU may take to let go of a failed call's buffers.
+constexpr auto kRunOut = std::chrono::seconds(10);
 
 /// What was met in a phase, with its name before it.
 std::string said_in(std::string const& phase, std::exception const& error) {
-  std::string_view reason = error.what();
-  if (constexpr std::string_view prefix = "davit: "; reason.starts_with(prefix)) reason.remove_prefix(prefix.size());
-  return "davit: " + phase + ": " + std::string(reason);
+  return "davit: " + phase + ": " + std::string(without_prefix(error));
 }
 
 }  // namespace
@@ -48,12 +49,15 @@ CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Op
 
 CommunicatorState::~CommunicatorState() {
   drain();
-  Progress::of_process().remove(*this);
+  helper().remove(*this);
+  helper_.reset();
+  Watcher::of_process().remove(*this);
   if (!queue_.empty() && usable()) {
     auto const text = "davit: the communicator was destroyed with open requests" + where(queue_.front()->number);
     fail(rank, queue_.front()->number, std::make_exception_ptr(UsageError(text)), text);
   }
   mesh->set_closed();
+  let_go();
 }
 
 CommunicatorState::Entry::Entry(CommunicatorState& state) : state_(state) {
@@ -67,6 +71,7 @@ CommunicatorState::Entry::Entry(CommunicatorState& state) : state_(state) {
     state.inside_.store(false, std::memory_order_release);
     throw;
   }
+  state.let_go();
 }
 
 void CommunicatorState::throw_if_failed() {
@@ -85,10 +90,20 @@ void CommunicatorState::prepare() {
 }
 
 void CommunicatorState::run(Task& task) {
-  std::unique_lock const held(mutex_);
-  throw_if_failed();  // since it was looked at last, the helper thread may have found something
-  queue_.push_back(std::shared_ptr<Task>(std::shared_ptr<Task>(), &task));  // borrowed: it outlives the wait
-  wait_until_done(task);
+  {
+    std::unique_lock const held(mutex_);
+    throw_if_failed();  // since it was looked at last, the helper thread may have found something
+    queue_.push_back(std::shared_ptr<Task>(std::shared_ptr<Task>(), &task));  // borrowed: it outlives the wait
+    wait_until_done(task);
+  }
+  if (!usable() && task.uses_device()) leave_buffers();
+}
+
+/// The caller takes its buffers back, so a GPU must not be at them any more.
+void CommunicatorState::leave_buffers() noexcept {
+  if (device->device_engine().run_out_within(kRunOut)) return;
+  log(LogLevel::error, "a GPU is still busy with buffers of a call that has failed [communicator '" + options.name +
+                           "']; do not use them again");
 }
 
 void CommunicatorState::open(std::shared_ptr<Task> task) {
@@ -99,7 +114,7 @@ void CommunicatorState::open(std::shared_ptr<Task> task) {
     queue_.push_back(std::move(task));
     if (alone) advance_head();  // so that the card is out before the program goes elsewhere
   }
-  Progress::of_process().add(*this);
+  helper().add(*this);
 }
 
 void CommunicatorState::wait(Task& task) {
@@ -112,6 +127,7 @@ void CommunicatorState::wait(Task& task) {
       backoff.idle();  // another thread is at it: the helper, or a call behind this one
     }
   }
+  if (!usable() && task.uses_device()) leave_buffers();
 }
 
 CommunicatorState::Poked CommunicatorState::poke() noexcept {
@@ -152,27 +168,27 @@ bool CommunicatorState::advance_head() {
     }
     finish_head(task.error);
   } catch (...) {
-    fail_by(task);
+    fail_by(task.phase(), task.number);
   }
   return true;
 }
 
-void CommunicatorState::fail_by(Task const& task) noexcept {
+void CommunicatorState::fail_by(std::string const& phase, std::uint32_t number) noexcept {
   auto const text_of = [&](std::exception const& error) {
     std::string text = error.what();
-    bool const is_whole = text.starts_with("davit: " + task.phase() + ": ") && text.ends_with(']');
-    return is_whole ? text : said_in(task.phase(), error) + where(task.number);
+    bool const is_whole = text.starts_with("davit: " + phase + ": ") && text.ends_with(']');
+    return is_whole ? text : said_in(phase, error) + where(number);
   };
   try {
     throw;
   } catch (PeerError const& error) {
     auto const text = text_of(error);
-    fail(error.rank(), task.number, std::make_exception_ptr(PeerError(text, error.rank())), text);
+    fail(error.rank(), number, std::make_exception_ptr(PeerError(text, error.rank())), text);
   } catch (SystemError const& error) {
     auto const text = text_of(error);
-    fail(rank, task.number, std::make_exception_ptr(SystemError(text)), text);
+    fail(rank, number, std::make_exception_ptr(SystemError(text)), text);
   } catch (std::exception const& error) {
-    fail(rank, task.number, std::current_exception(), text_of(error));
+    fail(rank, number, std::current_exception(), text_of(error));
   }
 }
 
@@ -189,9 +205,16 @@ void CommunicatorState::look_after() {
   auto const now = std::chrono::steady_clock::now();
   bool const look_for_death = now >= next_death_look_;
   if (look_for_death) next_death_look_ = now + kDeathLookInterval;
-  if (device != nullptr && movement_.since_last_look(device->device_engine())) {
-    enqueued_deadline_ = {};
-    if (!queue_.empty()) queue_.front()->deadline = {};
+  if (device != nullptr) {
+    auto progressed = device->progressed();
+    // The program's own work on a stream takes as long as it takes, also for the calls behind it.
+    bool const behind_program = !enqueued_.empty() && !enqueued_.front()->has_begun();
+    bool const moved = progressed_ != progressed;
+    if (behind_program || moved) enqueued_deadline_ = {};
+    if (!queue_.empty() && (moved || (behind_program && queue_.front()->waits_for_streams()))) {
+      queue_.front()->deadline = {};
+    }
+    progressed_ = progressed;
   }
   look_after_enqueued(look_for_death);
   if (!queue_.empty()) look_after(*queue_.front(), queue_.front()->deadline, look_for_death);
@@ -225,8 +248,8 @@ void CommunicatorState::look_after(Task const& task, std::chrono::steady_clock::
   std::string names;
   for (int const peer : awaited_) names += (names.empty() ? "" : ", ") + std::to_string(peer);
   int const missing = awaited_.empty() ? -1 : awaited_.front();
-  auto const text = "davit: " + task.phase() + " passed its deadline of " + std::to_string(timeout.count()) +
-                    " ms, waiting for rank " + names + where(task.number);
+  auto const text = "davit: " + task.phase() + " passed its deadline of " + std::to_string(timeout.count()) + " ms" +
+                    (names.empty() ? "" : ", waiting for rank " + names) + where(task.number);
   fail(missing, task.number, std::make_exception_ptr(TimeoutError(text, missing)), text);
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <deque>
 #include <initializer_list>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,8 +19,10 @@
 #include "davit/communicator.hpp"
 #include "davit/stream.hpp"
 #include "runtime/placement.hpp"
+#include "runtime/progress.hpp"
 #include "runtime/shared_ranges.hpp"
 #include "runtime/side.hpp"
+#include "runtime/submission.hpp"
 #include "runtime/task.hpp"
 #include "transports/mesh.hpp"
 #include "transports/wait.hpp"
@@ -27,7 +30,6 @@
 namespace davit::detail {
 
 class Call;
-class Preparation;
 
 /// A buffer of a call and its name, for messages.
 struct NamedBuffer {
@@ -88,9 +90,9 @@ class CommunicatorState {
   std::byte const* fetch_from_device(std::initializer_list<CopyOp> copies, std::optional<Stream> stream);
   /// The GPU that this rank's calls use, or would use; -1 without one. @throws SystemError.
   [[nodiscard]] int device_index() const;
-  /// All ranks have prepared: makes the device side if a GPU is chosen, and lets it reach all outboxes.
+  /// All ranks have prepared: makes the device side on GPU `index`, -1 for none, and lets it reach all outboxes.
   /// @throws UsageError, SystemError.
-  void finish_preparation(Preparation const& preparation);
+  void finish_preparation(int index);
   /// Submits a call on a stream, behind the tasks that are open. @throws what fails the communicator.
   void enqueue(std::shared_ptr<Call> call);
   /// Whether calls on streams have not run, or were not yet found right. Under the lock, as the next two.
@@ -99,27 +101,18 @@ class CommunicatorState {
   void awaited_by_enqueued(std::vector<int>& peers) const;
   /// Reads the cards of calls on streams that have come. @throws PeerError, MismatchError where ranks disagreed.
   void read_late_cards();
-  /// Whether all calls on streams have run, and rightly.
+  /// Whether all calls on streams have run, and rightly; false too where another thread is just at them. Never waits.
   [[nodiscard]] bool enqueued_are_done();
   /// Takes note of what has run. Fails the communicator where ranks disagreed.
   void settle_enqueued() noexcept;
 
-  /// While one lives, this rank is submitting to a GPU, whose queues may be full: the helper thread then looks after
-  /// the deadline.
-  class Submitting {
-   public:
-    explicit Submitting(CommunicatorState& state) noexcept;
-    ~Submitting() { state_.submissions_.fetch_add(1, std::memory_order_release); }
-    Submitting(Submitting const&) = delete;
-    Submitting& operator=(Submitting const&) = delete;
-    /// @throws what the helper thread let the submission through with.
-    void throw_if_rescued() const;
-
-   private:
-    CommunicatorState& state_;
-  };
-  /// By the helper thread, without the lock: lets a submission through that takes too long.
-  void rescue() noexcept;
+  /// Under the lock: all that goes to a GPU is submitted in it.
+  [[nodiscard]] Submission& submission() noexcept { return submission_; }
+  /// By the watcher, without the lock: lets a submission through that takes too long, and a GPU run out whose
+  /// communicator has failed.
+  void watch_over() noexcept;
+  /// By a thread of the program, without the lock: lets go of what has run, and of what streams have passed.
+  void let_go() noexcept;
 
   /// Tells the peers that this rank refuses call `number`, and why.
   void refuse(std::uint32_t number, char const* text, bool blocking);
@@ -161,7 +154,9 @@ class CommunicatorState {
 
  private:
   friend class Entry;
+  [[nodiscard]] Progress& helper() noexcept { return helper_ != nullptr ? *helper_ : Progress::of_process(); }
   bool advance_head();
+  void leave_buffers() noexcept;
   void meet(Operation operation);
   [[noreturn]] void fail_set_up(Operation operation, TimeoutError const& error);
   void look_after();
@@ -171,7 +166,7 @@ class CommunicatorState {
   void drain();
   void make_device(int index);
   /// As the error that is being handled, which a task met.
-  void fail_by(Task const& task) noexcept;
+  void fail_by(std::string const& phase, std::uint32_t number) noexcept;
   void wait_until_done(Task& task);
   void finish_head(std::exception_ptr error) noexcept;
 
@@ -185,19 +180,19 @@ class CommunicatorState {
   std::chrono::steady_clock::time_point next_death_look_{};
   std::vector<int> awaited_;  ///< scratch
 
-  std::deque<std::shared_ptr<Call>> enqueued_;
+  std::list<std::shared_ptr<Call>> enqueued_;
+  std::list<std::shared_ptr<Call>> done_;  ///< have run; what they keep is the program's to let go of
+  std::atomic<bool> any_done_{false};
   std::chrono::steady_clock::time_point enqueued_deadline_{};  ///< of the oldest
   std::vector<bool> missing_;                                  ///< scratch
-  Movement movement_;
-  std::atomic<std::uint64_t> submissions_{0};  ///< begun and ended: odd while there is one
-  // Of the helper thread, while the lock is held by a thread that is stuck.
+  std::optional<DeviceSide::Progressed> progressed_;           ///< at the last look
+  std::unique_ptr<Progress> helper_;                           ///< of a communicator with a GPU
+
+  Submission submission_;
+  // Of the watcher.
   std::uint64_t seen_submission_ = 0;
-  Movement stuck_movement_;
+  std::optional<DeviceSide::Progressed> seen_progressed_;
   std::chrono::steady_clock::time_point stuck_since_{};
-  std::string rescue_text_;  ///< this and the next two: written before rescued_
-  int rescue_culprit_ = -1;
-  bool rescue_is_peer_ = false;
-  std::atomic<bool> rescued_{false};
 };
 
 }  // namespace davit::detail

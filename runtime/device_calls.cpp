@@ -4,8 +4,10 @@
 
 #include "davit/error.hpp"
 #include "runtime/alltoallv.hpp"
+#include "runtime/log.hpp"
 #include "runtime/preparation.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/watcher.hpp"
 
 namespace davit::detail {
 namespace {
@@ -71,6 +73,7 @@ Card Preparation::terms(int) const {
 void Preparation::conclude() {
   auto const identity_of = [&](int rank) { return rank == comm_.rank ? identity_ : card(rank).note; };
   auto const allows = [&](int rank) { return (rank == comm_.rank ? terms(rank) : card(rank)).address != 0; };
+  for (int rank = 0; rank < comm_.size; ++rank) any_device_ = any_device_ || identity_of(rank) != 0;
   for (int low = 0; low < comm_.size; ++low) {
     for (int high = low + 1; high < comm_.size; ++high) {
       if (identity_of(low) == 0 || identity_of(low) != identity_of(high) || (allows(low) && allows(high))) continue;
@@ -82,9 +85,9 @@ void Preparation::conclude() {
   }
 }
 
-void CommunicatorState::finish_preparation(Preparation const& preparation) {
-  if (preparation.device() < 0) return;
-  if (device == nullptr) make_device(preparation.device());
+void CommunicatorState::finish_preparation(int index) {
+  if (index < 0) return;
+  if (device == nullptr) make_device(index);
   std::lock_guard const held(mutex_);
   for (int peer = 0; peer < size; ++peer) device->reach(peer);
 }
@@ -97,14 +100,21 @@ void CommunicatorState::make_device(int index) {
     throw shared_device(*this, index, std::min(rank, other), std::max(rank, other));
   }
   try {
-    auto made = std::make_unique<DeviceSide>(*backend, index, *mesh, options.timeout);
-    std::lock_guard const held(mutex_);
+    auto made = std::make_unique<DeviceSide>(*backend, index, *mesh);
+    Watcher::of_process().start();
+    auto helper = std::make_unique<Progress>();
+    helper->start(*this);
+    std::unique_lock held(mutex_);
     device = std::move(made);
+    held.unlock();
+    Progress::of_process().remove(*this);
+    helper_ = std::move(helper);
+    helper_->add(*this);  // it has open tasks, perhaps
   } catch (...) {
     mesh->release_device();
     throw;
   }
-  Progress::of_process().watch(*this);
+  Watcher::of_process().add(*this);
 }
 
 Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer const> buffers,
@@ -123,19 +133,21 @@ Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer c
     auto const place = backend->place(buffer.data);
     if (place.kind == MemoryKind::pageable) pageable = &buffer;
     if (!is_on_device(place)) continue;
-    if (on_device != nullptr && place.device != index) {
+    if (on_device == nullptr || index < 0) on_device = &buffer;
+    if (place.kind == MemoryKind::managed) continue;  // any GPU reaches it
+    if (index >= 0 && place.device != index) {
       throw UsageError(quoted(operation, on_device->name) + " is on GPU " + std::to_string(index) + " and " +
                        buffer.name + " on GPU " + std::to_string(place.device) + ", both must be on one");
     }
-    if (on_device == nullptr) on_device = &buffer;
     index = place.device;
   }
   if (on_device == nullptr && !wants_device) return host;
   if (pageable != nullptr) {
     throw UsageError(quoted(operation, pageable->name) + " is host memory that the GPU cannot reach, while " +
-                     (on_device != nullptr ? on_device->name + (" is on GPU " + std::to_string(index))
-                      : stream             ? "a stream is given"
-                                           : "rows on a GPU are asked for") +
+                     (index >= 0             ? on_device->name + (" is on GPU " + std::to_string(index))
+                      : on_device != nullptr ? on_device->name + std::string(" is managed memory")
+                      : stream               ? "a stream is given"
+                                             : "rows on a GPU are asked for") +
                      "; it must be device, managed, allocated by cudaMallocHost or registered memory");
   }
   if (device == nullptr) {
@@ -150,6 +162,10 @@ Side& CommunicatorState::side_for(char const* operation, std::span<NamedBuffer c
                        ", must be on GPU " + std::to_string(options.device) + ", as option device says");
     }
     make_device(index);
+  }
+  if (int const of = stream ? backend->device_of(stream->handle()) : -1; of >= 0 && of != device->device()) {
+    throw UsageError(quoted(operation, "the stream is of GPU ") + std::to_string(of) + ", must be of GPU " +
+                     std::to_string(device->device()) + ", the communicator's");
   }
   if (stream && backend->is_capturing(stream->handle())) {
     throw UsageError(
@@ -173,30 +189,31 @@ void CommunicatorState::check_elements(char const* operation, Side const& side, 
 
 std::byte const* CommunicatorState::fetch_from_device(std::initializer_list<CopyOp> copies,
                                                       std::optional<Stream> stream) {
+  std::unique_lock const held(mutex_);
+  throw_if_failed();
   std::size_t bytes = 0;
   for (auto const& copy : copies) bytes += copy.bytes;
-  std::unique_lock const held(mutex_);
   auto* const to = device->host_memory(bytes);
-  auto& engine = device->device_engine();
-  if (stream) engine.begin_after(stream->handle());
-  std::size_t at = 0;
-  for (auto const& copy : copies) {
-    engine.submit(Lane::up, CopyOp{to + at, copy.from, copy.bytes});
-    at += copy.bytes;
-  }
-  engine.seal();
-  Backoff backoff(eagerness);
-  auto const deadline = std::chrono::steady_clock::now() + options.timeout;
-  while (!engine.idle()) {
-    engine.progress();
-    if (!backoff.idle()) continue;
-    look_after();
-    throw_if_failed();
-    if (std::chrono::steady_clock::now() > deadline) {
+  try {
+    auto const behind = stream ? Submission::Behind::stream : Submission::Behind::nothing;
+    submission_.run(behind,
+                    [&] { device->fetch(copies, to, stream ? std::optional(stream->handle()) : std::nullopt); });
+    Backoff backoff(eagerness);
+    auto const deadline = std::chrono::steady_clock::now() + options.timeout;
+    while (!device->has_fetched()) {
+      device->engine().progress();  // for an error of the GPU
+      if (!backoff.idle()) continue;
+      look_after();
+      throw_if_failed();
+      if (std::chrono::steady_clock::now() <= deadline) continue;
       throw TimeoutError("davit: route: choices did not come from the GPU within " +
                              std::to_string(options.timeout.count()) + " ms" + where(number()),
-                         -1);
+                         rank);
     }
+  } catch (...) {
+    // The copies are still on their way to this memory.
+    if (usable()) fail_by("route", number());
+    throw;
   }
   return to;
 }
@@ -215,7 +232,7 @@ void CommunicatorState::enqueue(std::shared_ptr<Call> call) {
     if (call->error) std::rethrow_exception(call->error);
     enqueued_.push_back(std::move(call));
   }
-  Progress::of_process().add(*this);
+  helper().add(*this);
 }
 
 void CommunicatorState::awaited_by_enqueued(std::vector<int>& peers) const {
@@ -233,22 +250,25 @@ void CommunicatorState::settle_enqueued() noexcept {
   try {
     read_late_cards();
     while (!enqueued_.empty() && enqueued_.front()->has_run()) {
-      enqueued_.pop_front();
+      done_.splice(done_.end(), enqueued_, enqueued_.begin());
+      any_done_.store(true, std::memory_order_release);
       enqueued_deadline_ = {};
       first_task_ = false;
     }
   } catch (...) {
-    fail_by(*oldest);
+    fail_by(oldest->phase(), oldest->number);
   }
 }
 
 bool CommunicatorState::enqueued_are_done() {
-  std::lock_guard const held(mutex_);
+  std::unique_lock const held(mutex_, std::try_to_lock);
+  if (!held) return false;
   settle_enqueued();
   return enqueued_.empty();
 }
 
 void CommunicatorState::drain() {
+  bool const was_usable = usable();
   Backoff backoff(Eagerness::rest);
   auto const deadline = std::chrono::steady_clock::now() + options.timeout;
   while (!enqueued_are_done()) {
@@ -258,9 +278,26 @@ void CommunicatorState::drain() {
     // The deadline of a call runs from where its stream has come to it; here the program's own work has one too.
     if (enqueued_.empty() || enqueued_.front()->has_begun() || std::chrono::steady_clock::now() < deadline) continue;
     auto const late = enqueued_.front()->number;
-    auto const text = "davit: the communicator was destroyed before a stream came to its call" + where(late);
+    auto const text = "davit: the communicator was destroyed, and within " + std::to_string(options.timeout.count()) +
+                      " ms no stream came to its call" + where(late);
     fail(rank, late, std::make_exception_ptr(UsageError(text)), text);
   }
+  if (!was_usable || usable()) return;
+  try {  // a destructor cannot raise it, and the streams run on with rows that never came
+    throw_if_failed();
+  } catch (std::exception const& error) {
+    log(LogLevel::warn, without_prefix(error));
+  }
+}
+
+void CommunicatorState::let_go() noexcept {
+  if (device != nullptr) device->leaving()->sweep();
+  if (!any_done_.load(std::memory_order_acquire)) return;
+  std::list<std::shared_ptr<Call>> done;  // ends without the lock, which the user's allocator may want
+  std::unique_lock const held(mutex_, std::try_to_lock);
+  if (!held) return;
+  done.swap(done_);
+  any_done_.store(false, std::memory_order_relaxed);
 }
 
 void CommunicatorState::look_after_enqueued(bool look_for_death) {
@@ -272,41 +309,41 @@ void CommunicatorState::look_after_enqueued(bool look_for_death) {
   look_after(*oldest, enqueued_deadline_, look_for_death);
 }
 
-CommunicatorState::Submitting::Submitting(CommunicatorState& state) noexcept : state_(state) {
-  state_.submissions_.fetch_add(1, std::memory_order_release);
-}
-
-void CommunicatorState::Submitting::throw_if_rescued() const {
-  if (!state_.rescued_.load(std::memory_order_acquire)) return;
-  if (state_.rescue_is_peer_) throw PeerError(state_.rescue_text_, state_.rescue_culprit_);
-  throw TimeoutError(state_.rescue_text_, state_.rescue_culprit_);
-}
-
 /// Nobody but the submitting thread holds the lock, and that one is stuck in the driver.
-void CommunicatorState::rescue() noexcept {
-  auto const submission = submissions_.load(std::memory_order_acquire);
-  if (submission % 2 == 0) return;
+void CommunicatorState::watch_over() noexcept {
   auto& engine = device->device_engine();
-  if (!rescued_.load(std::memory_order_relaxed)) {
-    auto const now = std::chrono::steady_clock::now();
-    if (stuck_movement_.since_last_look(engine) || submission != seen_submission_) stuck_since_ = now;
-    seen_submission_ = submission;
-    if (now - stuck_since_ < kStuck) return;  // it is just at work
-    auto held_up = engine.held_up(Lane::up);
-    if (!held_up) held_up = engine.held_up(Lane::down);
-    auto const trouble = held_up ? mesh->trouble(held_up->peer, true) : std::nullopt;
-    if (trouble && stuck_movement_.since_last_look(engine)) return;  // what the peer did before has helped
-    if (!trouble && now - stuck_since_ < options.timeout) return;
-    rescue_culprit_ = trouble ? trouble->culprit : held_up ? held_up->peer : -1;
-    rescue_text_ = "davit: the GPU takes no more work: " +
-                   (trouble ? trouble->text
-                            : "nothing moved for " + std::to_string(options.timeout.count()) +
-                                  " ms, waiting for rank " + std::to_string(rescue_culprit_)) +
-                   where(number());
-    rescue_is_peer_ = trouble.has_value();
-    mesh->set_failed(rescue_culprit_, number(), rescue_text_);
-    rescued_.store(true, std::memory_order_release);
+  if (!usable()) {
+    static_cast<void>(engine.run_out());
+    return;
   }
+  auto const seen = submission_.under_way();
+  if (!seen) return;
+  if (seen->claimed) {
+    engine.release_holds();
+    return;
+  }
+  auto const now = std::chrono::steady_clock::now();
+  auto const progressed = device->progressed();
+  bool const moved = seen->state != seen_submission_ || seen_progressed_ != progressed;
+  // The program's own work on the stream comes first, and takes as long as it takes.
+  bool const behind_program = seen->behind == Submission::Behind::stream && !device->is_in_a_call();
+  if (moved || behind_program) stuck_since_ = now;
+  seen_submission_ = seen->state;
+  seen_progressed_ = progressed;
+  if (now - stuck_since_ < kStuck) return;  // it is just at work
+  auto const& held_up = progressed.held_up[0] ? progressed.held_up[0] : progressed.held_up[1];
+  auto const trouble = held_up ? mesh->trouble(held_up->peer, true) : std::nullopt;
+  if (trouble && device->progressed() != progressed) return;  // what the peer did before has helped
+  if (!trouble && now - stuck_since_ < options.timeout) return;
+  if (!submission_.claim(*seen)) return;  // it has got through
+  int const culprit = trouble ? trouble->culprit : held_up ? held_up->peer : -1;
+  auto const text = "davit: the GPU takes no more work: " +
+                    (trouble ? trouble->text
+                             : "nothing moved for " + std::to_string(options.timeout.count()) + " ms" +
+                                   (held_up ? ", waiting for rank " + std::to_string(culprit) : std::string()));
+  mesh->set_failed(culprit, number(), text + where(number()));
+  submission_.end_with(trouble ? std::make_exception_ptr(PeerError(text, culprit))
+                               : std::make_exception_ptr(TimeoutError(text, culprit)));
   engine.release_holds();
 }
 

@@ -235,7 +235,11 @@ Received ExpertGroup::dispatch_to(Routing& routing, void const* x, ReceiveInto c
     received.row_bytes_ = payloads.front().row_bytes;
     for (std::size_t i = 1; i < payloads.size(); ++i) received.payloads_.push_back(payloads[i].to);
     received.plan_ = plan;
-    return make(side, routing.state_, std::move(plan), std::move(payloads), received.owner_);
+    auto rows_owner = received.owner_;
+    if (options.stream && rows_owner != nullptr) {
+      received.owner_ = group.comm->device->for_stream(options.stream->handle(), rows_owner);
+    }
+    return make(side, routing.state_, std::move(plan), std::move(payloads), std::move(rows_owner));
   });
   routing.state_->last_layout = options.layout;
   routing.state_->last_alignment = received.plan_->alignment;

@@ -42,6 +42,12 @@ void detail::log(LogLevel level, std::string_view line) noexcept {
   }
 }
 
+std::string_view detail::without_prefix(std::exception const& error) noexcept {
+  std::string_view text = error.what();
+  if (constexpr std::string_view prefix = "davit: "; text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  return text;
+}
+
 void detail::warn_once(std::string const& line) noexcept {
   try {
     static std::mutex mutex;

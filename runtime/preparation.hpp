@@ -13,6 +13,8 @@ class Preparation final : public Call {
   explicit Preparation(CommunicatorState& comm);
   /// The GPU that is chosen, -1 if none.
   [[nodiscard]] int device() const noexcept { return index_; }
+  /// Whether any rank has chosen one; once it is complete.
+  [[nodiscard]] bool any_device() const noexcept { return any_device_; }
 
  private:
   [[nodiscard]] Card terms(int) const override;
@@ -21,6 +23,7 @@ class Preparation final : public Call {
 
   int index_ = -1;
   std::uint64_t identity_ = 0;
+  bool any_device_ = false;
 };
 
 }  // namespace davit::detail

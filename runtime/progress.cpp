@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
+#include "davit/error.hpp"
 #include "runtime/communicator_state.hpp"
 #include "transports/topology.hpp"
 #include "transports/wait.hpp"
 
 namespace davit::detail {
 namespace {
-
-// How soon a thread that is stuck in a GPU's driver is noticed.
-constexpr auto kWatchInterval = std::chrono::milliseconds(20);
 
 /// The thread begins with the mask of whoever opened the first call; it keeps to what of it is near the rank's GPU.
 void stay_near(int node) noexcept {
@@ -38,28 +37,28 @@ Progress::~Progress() {
 }
 
 void Progress::start(CommunicatorState const& state) {
+  std::lock_guard const lock(mutex_);
+  start_locked(state);
+}
+
+void Progress::start_locked(CommunicatorState const& state) {
   if (thread_.joinable()) return;
-  thread_ = std::thread([this, node = state.plan.ranks[static_cast<std::size_t>(state.rank)].node] {
-    stay_near(node);
-    serve();
-  });
+  try {
+    thread_ = std::thread([this, node = state.plan.ranks[static_cast<std::size_t>(state.rank)].node] {
+      stay_near(node);
+      serve();
+    });
+  } catch (std::system_error const& error) {
+    throw SystemError(std::string("davit: the thread that gets on with open calls cannot be started: ") + error.what());
+  }
 }
 
 void Progress::add(CommunicatorState& state) {
   {
     std::lock_guard const lock(mutex_);
+    start_locked(state);
     if (std::find(open_.begin(), open_.end(), &state) == open_.end()) open_.push_back(&state);
     open_count_ = static_cast<int>(open_.size());
-    start(state);
-  }
-  changed_.notify_all();
-}
-
-void Progress::watch(CommunicatorState& state) {
-  {
-    std::lock_guard const lock(mutex_);
-    watched_.push_back(&state);
-    start(state);
   }
   changed_.notify_all();
 }
@@ -67,7 +66,6 @@ void Progress::watch(CommunicatorState& state) {
 void Progress::remove(CommunicatorState& state) noexcept {
   std::lock_guard const lock(mutex_);
   std::erase(open_, &state);
-  std::erase(watched_, &state);
   open_count_ = static_cast<int>(open_.size());
 }
 
@@ -86,14 +84,8 @@ void Progress::serve() {
   Backoff backoff(Eagerness::rest);
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    for (auto* const state : watched_) state->rescue();
     if (open_.empty()) {
-      auto const is_needed = [this] { return stop_ || !open_.empty(); };
-      if (watched_.empty()) {
-        changed_.wait(lock, [&] { return is_needed() || !watched_.empty(); });
-      } else {
-        changed_.wait_for(lock, kWatchInterval, is_needed);
-      }
+      changed_.wait(lock, [this] { return stop_ || !open_.empty(); });
       continue;
     }
     bool moved = false;

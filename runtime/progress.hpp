@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The process's communicators with open tasks, and the helper thread that gets on with them while the program is
-/// elsewhere. It also looks after calls on streams, which nobody waits for.
+/// Communicators with open tasks, and the helper thread that gets on with them while the program is elsewhere. It also
+/// looks after calls on streams, which nobody waits for. All communicators without a GPU share one. One with a GPU has
+/// its own: getting on may block then, until peers have submitted as much, and these may be at another's calls.
 #pragma once
 
 #include <atomic>
@@ -17,14 +18,15 @@ class CommunicatorState;
 class Progress {
  public:
   static Progress& of_process();
+  Progress() = default;
   ~Progress();
   Progress(Progress const&) = delete;
   Progress& operator=(Progress const&) = delete;
 
-  /// `state` has an open task. The thread starts with the first and sleeps while there is none.
+  /// Starts the thread, once, near the GPU or the CPUs of `state`. @throws SystemError.
+  void start(CommunicatorState const& state);
+  /// `state` has an open task. The thread sleeps while there is none. @throws as start().
   void add(CommunicatorState& state);
-  /// `state` submits to a GPU: the thread looks after it while it does.
-  void watch(CommunicatorState& state);
   /// After this no thread touches `state` any more.
   void remove(CommunicatorState& state) noexcept;
   /// Gets on with all open tasks of the process but those of `except`. @returns whether anything moved.
@@ -43,14 +45,12 @@ class Progress {
   };
 
  private:
-  Progress() = default;
-  void start(CommunicatorState const& state);
+  void start_locked(CommunicatorState const& state);
   void serve();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<CommunicatorState*> open_;
-  std::vector<CommunicatorState*> watched_;
   std::atomic<int> open_count_{0};
   std::atomic<int> waiting_{0};
   bool stop_ = false;

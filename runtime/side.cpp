@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/side.hpp"
 
-#include <atomic>
+#include <string>
 #include <utility>
 
 #include "runtime/call.hpp"
+#include "runtime/log.hpp"
+#include "runtime/watcher.hpp"
 
 namespace davit::detail {
 namespace {
@@ -13,6 +15,9 @@ namespace {
 constexpr std::size_t kFences = 0;  // both in one line
 constexpr std::size_t kBegun = 1;
 constexpr std::size_t kEnded = 2;  // and the next
+constexpr std::size_t kFetched = 4;
+
+constexpr auto kRunOut = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -25,21 +30,8 @@ void Side::fence(Lane first, Lane then, int rank) {
   engine_->submit(then, HoldOp{&word, fenced_, rank, Awaited::data});
 }
 
-bool Movement::since_last_look(DeviceEngine const& engine) noexcept {
-  bool moved = false;
-  for (auto const lane : {Lane::up, Lane::down}) {
-    auto& seen = seen_[static_cast<std::size_t>(lane)];
-    auto const now = engine.held_up(lane);
-    bool const is_same =
-        seen.has_value() == now.has_value() && (!now || (seen->peer == now->peer && seen->value == now->value));
-    moved = moved || !is_same;
-    seen = now;
-  }
-  return moved;
-}
-
-DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::chrono::milliseconds patience)
-    : DeviceSide(backend, device, mesh, backend.make_engine(device, {.patience = patience}),
+DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh)
+    : DeviceSide(backend, device, mesh, backend.make_engine(device, {.patience = std::nullopt}),  // the watcher's part
                  backend.pinned_memory(device, kWordsBytes)) {}
 
 DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::unique_ptr<DeviceEngine> engine,
@@ -58,26 +50,40 @@ DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::uniq
   reached_->registrations.resize(static_cast<std::size_t>(mesh.size()));
   store_release((&word(kFences))[0], 0);
   store_release((&word(kFences))[1], 0);
-  for (auto const index : {kBegun, kEnded, kEnded + 1}) store_release(word(index), 0);
+  for (auto const index : {kBegun, kEnded, kEnded + 1, kFetched}) store_release(word(index), 0);
 }
 
 DeviceSide::~DeviceSide() {
-  if (device_engine_->ran_out() && !device_engine_->idle()) device_engine_->abandon();
-  bool const ran_out = device_engine_->ran_out();
-  engine_.reset();
-  if (ran_out) return;
-  // In a list, so that nobody takes it for lost.
-  static std::atomic<Reached*> left = nullptr;
-  auto* const mine = reached_.release();
-  mine->next = left.load();
-  while (!left.compare_exchange_weak(mine->next, mine)) {
+  if (device_engine_->idle()) {
+    engine_.reset();
+    return;
   }
+  device_engine_->abandon();
+  if (device_engine_->run_out_within(kRunOut)) {
+    engine_.reset();
+    return;
+  }
+  reached_->engine = std::move(engine_);
+  Watcher::of_process().leave(*device_engine_, std::move(reached_));
 }
 
-void DeviceSide::take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept {
-  auto& all = reached_->calls;
-  all.insert(all.end(), calls.begin(), calls.end());
-  calls.clear();
+void DeviceSide::take_over(std::list<std::shared_ptr<Call>>& calls) noexcept {
+  reached_->calls.splice(reached_->calls.end(), calls);
+}
+
+std::shared_ptr<void> DeviceSide::for_stream(CUstream_st* stream, std::shared_ptr<void> memory) const {
+  auto* const data = memory.get();
+  return {data, [backend = &backend_, device = device_, stream, leaving = leaving_,
+                 memory = std::move(memory)](void*) mutable {
+            try {
+              auto mark = backend->mark(device, stream);
+              leaving->add(std::move(memory), std::move(mark));
+              leaving->sweep();
+            } catch (std::exception const& error) {  // the context is gone, say
+              log(LogLevel::warn, std::string("received rows stay to the end of the process: ") + error.what());
+              static_cast<void>(new std::shared_ptr<void>(std::move(memory)));
+            }
+          }};
 }
 
 void DeviceSide::reach(int rank) {
@@ -108,12 +114,41 @@ void DeviceSide::end(CUstream_st* stream, std::uint32_t ticket) {
   device_engine_->end_before(stream);
 }
 
+void DeviceSide::fetch(std::span<CopyOp const> copies, std::byte* to, std::optional<CUstream_st*> stream) {
+  if (stream) device_engine_->begin_after(*stream);
+  for (auto const& copy : copies) {
+    device_engine_->submit(Lane::up, CopyOp{to, copy.from, copy.bytes});
+    to += copy.bytes;
+  }
+  device_engine_->submit(Lane::up, RaiseOp{&word(kFetched), ++fetches_});
+  device_engine_->seal();
+}
+
+bool DeviceSide::has_fetched() const noexcept { return has_reached(load_acquire(word(kFetched)), fetches_); }
+
 bool DeviceSide::has_begun(std::uint32_t ticket) const noexcept {
   return has_reached(load_acquire(word(kBegun)), ticket);
 }
 
 bool DeviceSide::has_ended(std::uint32_t ticket) const noexcept {
   return has_reached(load_acquire(word(kEnded)), ticket) && has_reached(load_acquire(word(kEnded + 1)), ticket);
+}
+
+bool DeviceSide::is_in_a_call() const noexcept {
+  auto const begun = load_acquire(word(kBegun));
+  return begun != load_acquire(word(kEnded)) || begun != load_acquire(word(kEnded + 1));
+}
+
+DeviceSide::Progressed DeviceSide::progressed() const noexcept {
+  return {{load_acquire(word(kBegun)), load_acquire(word(kEnded)), load_acquire(word(kEnded + 1))},
+          {device_engine_->held_up(Lane::up), device_engine_->held_up(Lane::down)}};
+}
+
+bool DeviceSide::Progressed::operator==(Progressed const& other) const noexcept {
+  auto const is_same = [](std::optional<Blocked> const& a, std::optional<Blocked> const& b) {
+    return a.has_value() == b.has_value() && (!a || (a->peer == b->peer && a->value == b->value));
+  };
+  return words == other.words && is_same(held_up[0], other.held_up[0]) && is_same(held_up[1], other.held_up[1]);
 }
 
 }  // namespace davit::detail

@@ -6,11 +6,13 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "runtime/leaving.hpp"
 #include "runtime/row_pool.hpp"
 #include "transports/device_backend.hpp"
 #include "transports/engine.hpp"
@@ -52,21 +54,12 @@ class HostSide final : public Side {
   explicit HostSide(std::unique_ptr<Engine> engine) : Side(std::move(engine), host_pool(), nullptr) {}
 };
 
-/// Whether what a GPU's lanes wait for is no longer what it was at the last look.
-class Movement {
- public:
-  [[nodiscard]] bool since_last_look(DeviceEngine const& engine) noexcept;
-
- private:
-  std::array<std::optional<Blocked>, 2> seen_{};  ///< by lane
-};
-
 /// The engine on a GPU, the segments that it reaches, and words by which it says how far it has come.
 class DeviceSide final : public Side {
  public:
   /// Makes the context if there is none, which may take seconds. @throws SystemError.
-  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh, std::chrono::milliseconds patience);
-  /// Never hangs; what the GPU might still touch then stays to the process's end.
+  DeviceSide(DeviceBackend& backend, int device, Mesh& mesh);
+  /// Never hangs; what the GPU might still touch then stays to the process's end, in the watcher's hands.
   ~DeviceSide();
 
   [[nodiscard]] int device() const noexcept { return device_; }
@@ -82,10 +75,30 @@ class DeviceSide final : public Side {
   [[nodiscard]] std::uint32_t begin(CUstream_st* stream);
   void end(CUstream_st* stream, std::uint32_t ticket);
   /// Takes calls that failed: what they own may still be in use.
-  void take_over(std::deque<std::shared_ptr<Call>>& calls) noexcept;
+  void take_over(std::list<std::shared_ptr<Call>>& calls) noexcept;
   /// Whether the stream has come to the call; whether it has run.
   [[nodiscard]] bool has_begun(std::uint32_t ticket) const noexcept;
   [[nodiscard]] bool has_ended(std::uint32_t ticket) const noexcept;
+  /// From any thread: whether a call has begun and not ended.
+  [[nodiscard]] bool is_in_a_call() const noexcept;
+
+  /// How far the GPU has come, as the host sees it. From any thread.
+  struct Progressed {
+    std::array<std::uint32_t, 3> words;
+    std::array<std::optional<Blocked>, 2> held_up;  ///< by lane
+    [[nodiscard]] bool operator==(Progressed const& other) const noexcept;
+  };
+  [[nodiscard]] Progressed progressed() const noexcept;
+
+  /// What the program has dropped and its streams may still use.
+  [[nodiscard]] std::shared_ptr<Leaving> const& leaving() const noexcept { return leaving_; }
+  /// Memory that goes back once its owner has dropped it and what `stream` held then has run.
+  [[nodiscard]] std::shared_ptr<void> for_stream(CUstream_st* stream, std::shared_ptr<void> memory) const;
+
+  /// Copies to the host, after what `stream` holds, if given, else after what the lanes hold.
+  void fetch(std::span<CopyOp const> copies, std::byte* to, std::optional<CUstream_st*> stream);
+  /// Whether the last of these has come.
+  [[nodiscard]] bool has_fetched() const noexcept;
 
   /// Memory of the host that the engine reaches, the same at each call unless it must grow. @throws SystemError.
   [[nodiscard]] std::byte* host_memory(std::size_t bytes);
@@ -103,8 +116,8 @@ class DeviceSide final : public Side {
     std::shared_ptr<std::byte> words;
     std::shared_ptr<std::byte> host_memory;
     std::vector<std::shared_ptr<void>> registrations;  ///< of each rank's outbox; null until reached
-    std::deque<std::shared_ptr<Call>> calls;
-    Reached* next = nullptr;  ///< in the list of those that are left
+    std::list<std::shared_ptr<Call>> calls;
+    std::unique_ptr<Engine> engine;  ///< only where it is left
   };
 
   DeviceBackend& backend_;
@@ -113,7 +126,9 @@ class DeviceSide final : public Side {
   DeviceEngine* device_engine_;
   std::size_t host_bytes_ = 0;
   std::uint32_t tickets_ = 0;
+  std::uint32_t fetches_ = 0;
   std::unique_ptr<Reached> reached_;
+  std::shared_ptr<Leaving> leaving_ = std::make_shared<Leaving>();
 };
 
 }  // namespace davit::detail

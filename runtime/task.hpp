@@ -30,6 +30,10 @@ class Task {
   [[nodiscard]] bool moved() const noexcept { return moved_; }
   /// Appends the peers that advance() waits for.
   virtual void awaited(std::vector<int>& peers) const = 0;
+  /// Whether a GPU works on the caller's buffers, outside of any stream of the program.
+  [[nodiscard]] virtual bool uses_device() const noexcept { return false; }
+  /// Whether it waits for calls that are enqueued on streams of the program.
+  [[nodiscard]] virtual bool waits_for_streams() const noexcept { return false; }
   /// Where it stands, for messages: "dispatch".
   [[nodiscard]] virtual std::string phase() const = 0;
 

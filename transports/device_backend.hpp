@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transports/engine.hpp"
@@ -39,14 +40,22 @@ struct DeviceFacts {
   bool reaches_host_memory = false;  ///< mapped host memory, at the host's own addresses
 };
 
+/// A place in a stream.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+  /// Whether the stream has passed it, or never will. From any thread.
+  [[nodiscard]] virtual bool is_passed() const noexcept = 0;
+};
+
 struct DeviceEngineSettings {
   /// Pinned memory for the index arrays of row operations that are still open: 16 bytes a moved row or a term.
   std::size_t index_bytes = std::size_t{8} << 20;
-  /// How long a submission waits for room there.
-  std::chrono::milliseconds patience = std::chrono::seconds(60);
+  /// How long a submission waits for room there; unset: somebody else looks after it.
+  std::optional<std::chrono::milliseconds> patience = std::chrono::seconds(60);
 };
 
-/// An engine whose lanes are streams. One thread at a time, but for release_holds().
+/// An engine whose lanes are streams. One thread at a time, but for what is said to be for any thread.
 class DeviceEngine : public Engine {
  public:
   /// What is submitted from now on, to either lane, starts after what `stream` holds now.
@@ -56,12 +65,18 @@ class DeviceEngine : public Engine {
 
   /// From any thread, also while another is stuck in a submission: writes to every counter that the lanes still wait
   /// for the last value that they wait for. Only for communicators that have failed. A live writer may put a smaller
-  /// value back, so call it again until the lanes have run out; abandon() does.
+  /// value back, so call it again until the lanes have run out.
   virtual void release_holds() noexcept = 0;
   /// From any thread: the oldest hold of a lane that is not open yet.
   [[nodiscard]] virtual std::optional<Blocked> held_up(Lane lane) const noexcept = 0;
-  /// After abandon(): whether nothing is left on the device. If not, what operations point to must never be freed.
-  [[nodiscard]] virtual bool ran_out() const noexcept = 0;
+  /// Never waits: what has not run yet will run, once run_out() lets it, on data that nobody will look at. Idle once
+  /// that says so.
+  void abandon() noexcept override = 0;
+  /// After abandon(), from any thread, again and again: releases what the lanes wait for. @returns whether nothing is
+  /// left on the device. Until then what operations point to must stay.
+  [[nodiscard]] virtual bool run_out() noexcept = 0;
+  /// The same until it says so, at most that long.
+  [[nodiscard]] bool run_out_within(std::chrono::milliseconds patience) noexcept;
 
   /// Kernels launched for operations so far. Copies, counters and holds launch none.
   [[nodiscard]] virtual std::uint64_t launches() const noexcept = 0;
@@ -83,6 +98,10 @@ class DeviceBackend {
   [[nodiscard]] virtual int current_device_if_chosen() const noexcept = 0;
   /// Whether what is put on a stream goes into a graph instead of running.
   [[nodiscard]] virtual bool is_capturing(CUstream_st* stream) const noexcept = 0;
+  /// The GPU of a stream; -1 where that cannot be told.
+  [[nodiscard]] virtual int device_of(CUstream_st* stream) const noexcept = 0;
+  /// Behind all that a stream of a GPU holds now. @throws SystemError.
+  [[nodiscard]] virtual std::unique_ptr<StreamMark> mark(int device, CUstream_st* stream) = 0;
   /// Makes no context. @throws SystemError.
   [[nodiscard]] virtual DeviceFacts facts(int device) const = 0;
 

@@ -134,7 +134,8 @@ struct ReceiveInto {
 };
 
 /// What a dispatch brought. Move-only; owns its rows unless the caller gave the memory. Rows of an enqueued dispatch
-/// are there for later work on its stream; drop a Received only when work on other streams has done with it.
+/// are there for later work on its stream. It may be dropped while that stream, which must still be there, has yet to
+/// read them; but only when work on other streams has done with it.
 class DAVIT_EXPORT Received {
  public:
   Received() noexcept = default;

@@ -71,6 +71,8 @@ inline void finish(DeviceEngine& engine, std::chrono::milliseconds limit = std::
     if (std::chrono::steady_clock::now() < deadline) continue;
     ADD_FAILURE() << "the engine's lanes have not run out after " << limit.count() << " ms";
     engine.abandon();
+    if (!engine.run_out_within(std::chrono::seconds(10))) ADD_FAILURE() << "and cannot be made to";
+    return;
   }
 }
 

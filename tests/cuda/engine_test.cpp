@@ -189,6 +189,7 @@ TEST_F(CudaEngineTest, FullIndexRingTellsWhomItWaitsFor) {
     EXPECT_EQ(error.rank(), 6) << error.what();
   }
   small.engine().abandon();
+  EXPECT_TRUE(small.engine().run_out_within(10s));
   EXPECT_TRUE(small.engine().idle());
 }
 
@@ -245,6 +246,7 @@ TEST_F(CudaEngineTest, AbandonLetsTheStreamsRunOut) {
   EXPECT_EQ(engine().blocked(Lane::up)->value, 42U);
   auto const start = std::chrono::steady_clock::now();
   engine().abandon();
+  EXPECT_TRUE(engine().run_out_within(10s));
   auto const took = std::chrono::steady_clock::now() - start;
   std::printf("abandon took %lld us\n",
               static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(took).count()));
@@ -270,6 +272,7 @@ TEST_F(CudaEngineTest, AbandonWinsAgainstALiveWriter) {
     }
   });
   engine().abandon();
+  EXPECT_TRUE(engine().run_out_within(10s));
   stop = true;
   writer.join();
   EXPECT_TRUE(engine().idle());
@@ -304,6 +307,7 @@ TEST_F(CudaEngineTest, DISABLED_BadAddress) {
   }
   EXPECT_TRUE(thrown);
   engine().abandon();
+  EXPECT_TRUE(engine().run_out_within(10s));
   EXPECT_TRUE(engine().idle());
 }
 

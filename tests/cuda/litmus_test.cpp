@@ -122,7 +122,10 @@ class Litmus : public testing::TestWithParam<Way> {
     bool const is_over = wait_for([&] { return pair.engine().progress() || user_.is_done(); });
     auto const took = std::chrono::steady_clock::now() - begin;
     EXPECT_TRUE(is_over) << "not over: " << standing(pair.engine());
-    if (!is_over) pair.engine().abandon();
+    if (!is_over) {
+      pair.engine().abandon();
+      EXPECT_TRUE(pair.engine().run_out_within(10s));
+    }
     Verdict by_gpu{};
     DAVIT_CUDA_CHECK(cudaMemcpyAsync(&by_gpu, verdict, sizeof by_gpu, cudaMemcpyDefault, user_.get()));
     user_.wait();
@@ -246,6 +249,7 @@ TEST_F(LitmusWaits, AbandonReleasesAWaitThatNobodySatisfies) {
   EXPECT_TRUE(pair.engine().blocked(Lane::down));
   auto const begin = std::chrono::steady_clock::now();
   pair.engine().abandon();
+  EXPECT_TRUE(pair.engine().run_out_within(10s));
   std::printf("rank %d: abandon took %.3f ms\n", pair.rank(), milliseconds(std::chrono::steady_clock::now() - begin));
   EXPECT_TRUE(pair.engine().idle());
   expect_alive(pair);

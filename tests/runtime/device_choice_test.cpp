@@ -94,6 +94,53 @@ TEST(DeviceChoice, AnOptionThatIsNotThereIsRefused) {
   });
 }
 
+/// Stand-ins of which one cannot be had.
+class OneFails final : public DeviceBackend {
+ public:
+  MemoryPlace place(void const* pointer) const noexcept override { return real().place(pointer); }
+  bool shows_a_device() const noexcept override { return true; }
+  int device_count() const override { return real().device_count(); }
+  int current_device_if_chosen() const noexcept override { return real().current_device_if_chosen(); }
+  bool is_capturing(CUstream_st* stream) const noexcept override { return real().is_capturing(stream); }
+  int device_of(CUstream_st* stream) const noexcept override { return real().device_of(stream); }
+  std::unique_ptr<StreamMark> mark(int device, CUstream_st* stream) override { return real().mark(device, stream); }
+  DeviceFacts facts(int device) const override { return real().facts(device); }
+  std::shared_ptr<void> register_memory(int device, std::shared_ptr<std::byte> memory, std::size_t bytes) override {
+    return real().register_memory(device, std::move(memory), bytes);
+  }
+  std::shared_ptr<std::byte> device_memory(int device, std::size_t bytes) override {
+    return real().device_memory(device, bytes);
+  }
+  std::shared_ptr<std::byte> pinned_memory(int device, std::size_t bytes) override {
+    return real().pinned_memory(device, bytes);
+  }
+  std::unique_ptr<DeviceEngine> make_engine(int device, DeviceEngineSettings const& settings) override {
+    if (device == 1) throw SystemError("davit: out of memory");
+    return real().make_engine(device, settings);
+  }
+
+ private:
+  static StandIn& real() { return StandIn::of_process(); }
+};
+
+TEST(DeviceChoice, PrepareTellsTheOthersOfAGpuThatCannotBeHad) {
+  static OneFails backend;
+  keep_on_devices();
+  auto const thrown = play_ranks(
+      2,
+      [&](int rank, std::shared_ptr<Bootstrap> bootstrap) {
+        auto comm = davit::detail::Access::make(std::move(bootstrap), Making().options, {}, &backend);
+        if (rank == 1) {
+          expect_parts(raised<SystemError>([&] { comm.prepare(); }), {"out of memory"});
+        } else {
+          expect_parts(raised<PeerError>([&] { comm.prepare(); }), {"rank 1", "out of memory"});
+        }
+        comm.barrier();
+      },
+      std::chrono::seconds(20));
+  for (auto const& each : thrown) EXPECT_FALSE(each);
+}
+
 TEST(SharedDevice, IsRefusedUnlessAllowed) {
   for (bool const is_allowed : {false, true}) {
     auto options = Making::patient();
@@ -218,6 +265,7 @@ TEST(StreamArguments, DestroyingGivesAStreamThatNeverComesItsTimeAndNoMore) {
   making.options.timeout = stretched(std::chrono::milliseconds(200));
   making.options.first_timeout = stretched(std::chrono::seconds(10));
   keep_on_devices();
+  testing::internal::CaptureStderr();
   run_ranks(2, making, [&](int, Communicator& comm) {
     comm.prepare();
     StandInStream stream;
@@ -227,6 +275,19 @@ TEST(StreamArguments, DestroyingGivesAStreamThatNeverComesItsTimeAndNoMore) {
     auto const start = std::chrono::steady_clock::now();
     comm = Communicator();
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(25));
+  });
+  expect_parts(testing::internal::GetCapturedStderr(),
+               {"the communicator was destroyed", "no stream came to its call"});
+}
+
+TEST(StreamArguments, AStreamOfAnotherGpuIsRefused) {
+  run_on_streams(2, small_slots(), [](int rank, Communicator& comm, TestStream&) {
+    StandIn::choose(rank + 2);
+    StandInStream other;
+    Ring ring(comm, 10);
+    expect_parts(
+        raised<UsageError>([&] { ring.enqueue(comm, Stream(other.handle())); }),
+        {"alltoallv: the stream is of GPU " + std::to_string(rank + 2) + ", must be of GPU " + std::to_string(rank)});
   });
 }
 

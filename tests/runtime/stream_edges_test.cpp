@@ -13,23 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Making impatient() {
-  auto making = small_slots();
-  making.options.timeout = stretched(milliseconds(300));
-  making.options.first_timeout = stretched(milliseconds(10000));
-  return making;
-}
-
-template <class Call>
-std::string what_of(Call&& call) {
-  try {
-    call();
-    return "nothing raised";
-  } catch (...) {
-    return text_of(std::current_exception());
-  }
-}
-
 /// The helper thread fails the communicator while a call is being made.
 TEST(StreamEdges, ACallBesideAFailure) {
   ExpertGroupOptions base{.experts = 2, .top_k = 1, .hidden = 8, .max_tokens = 4, .dtype = f32};

@@ -13,13 +13,6 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-Making impatient() {
-  auto making = small_slots();
-  making.options.timeout = stretched(milliseconds(300));
-  making.options.first_timeout = stretched(milliseconds(10000));
-  return making;
-}
-
 /// Asks until it throws. @returns what.
 template <class Raised>
 std::string raised_by_status(Communicator& comm) {

@@ -25,6 +25,25 @@ inline Making small_slots() {
   return making;
 }
 
+/// The same, with little time.
+inline Making impatient() {
+  auto making = small_slots();
+  making.options.timeout = stretched(std::chrono::milliseconds(300));
+  making.options.first_timeout = stretched(std::chrono::seconds(10));
+  return making;
+}
+
+/// What a call raises, in words; "nothing raised".
+template <class Call>
+std::string what_of(Call&& call) {
+  try {
+    call();
+    return "nothing raised";
+  } catch (...) {
+    return text_of(std::current_exception());
+  }
+}
+
 /// Runs `play` with a prepared communicator whose ranks have chosen a GPU each, where their buffers lie.
 inline void run_on_streams(int ranks, Making const& making,
                            std::function<void(int, Communicator&, TestStream&)> const& play) {

@@ -44,7 +44,7 @@ struct StandInStream::State {
   std::thread thread;
 };
 
-StandInStream::StandInStream(std::size_t room) : state_(std::make_unique<State>(room)) {
+StandInStream::StandInStream(std::size_t room) : device(chosen), state_(std::make_unique<State>(room)) {
   state_->thread = std::thread([this] {
     auto& s = *state_;
     std::unique_lock lock(s.mutex);
@@ -82,8 +82,10 @@ void StandInStream::submit(Operation operation) {
 
 std::shared_ptr<std::atomic<bool>> StandInStream::record() {
   auto event = std::make_shared<std::atomic<bool>>(false);
-  submit([event] {
-    event->store(true, std::memory_order_release);
+  // Raised where it is dropped: whoever waits for a stream that is destroyed must not wait for ever.
+  auto raise = std::shared_ptr<void>(nullptr, [event](void*) { event->store(true, std::memory_order_release); });
+  submit([raise = std::move(raise)]() mutable {
+    raise.reset();
     return true;
   });
   return event;
@@ -100,6 +102,18 @@ bool StandInStream::drain(std::chrono::milliseconds patience) const {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return true;
+}
+
+std::unique_ptr<StreamMark> StandIn::mark(int, CUstream_st* stream) {
+  class Mark final : public StreamMark {
+   public:
+    explicit Mark(std::shared_ptr<std::atomic<bool>> flag) : flag_(std::move(flag)) {}
+    [[nodiscard]] bool is_passed() const noexcept override { return flag_->load(std::memory_order_acquire); }
+
+   private:
+    std::shared_ptr<std::atomic<bool>> flag_;
+  };
+  return std::make_unique<Mark>(StandInStream::of(stream).record());
 }
 
 StandIn& StandIn::of_process() {

@@ -38,6 +38,7 @@ class StandInStream {
   /// Waits until all has run, at most that long.
   [[nodiscard]] bool drain(std::chrono::milliseconds patience = std::chrono::seconds(20)) const;
 
+  int device;             ///< that was chosen where it was made; -1: none
   bool captures = false;  ///< set by tests of what is refused then
   [[nodiscard]] CUstream_st* handle() noexcept { return reinterpret_cast<CUstream_st*>(this); }
   [[nodiscard]] static StandInStream& of(CUstream_st* handle) { return *reinterpret_cast<StandInStream*>(handle); }
@@ -61,6 +62,8 @@ class StandIn final : public DeviceBackend {
   [[nodiscard]] bool is_capturing(CUstream_st* stream) const noexcept override {
     return StandInStream::of(stream).captures;
   }
+  [[nodiscard]] int device_of(CUstream_st* stream) const noexcept override { return StandInStream::of(stream).device; }
+  [[nodiscard]] std::unique_ptr<StreamMark> mark(int device, CUstream_st* stream) override;
   [[nodiscard]] DeviceFacts facts(int device) const override;
   [[nodiscard]] std::shared_ptr<void> register_memory(int device, std::shared_ptr<std::byte> memory,
                                                       std::size_t bytes) override;

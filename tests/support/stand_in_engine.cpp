@@ -15,7 +15,9 @@ class StandInEngine final : public DeviceEngine {
  public:
   StandInEngine(StandIn& backend, int device) : backend_(backend), device_(device) {}
   ~StandInEngine() override {
-    if (ran_out_ && !StandInEngine::idle()) StandInEngine::abandon();
+    if (StandInEngine::idle()) return;
+    StandInEngine::abandon();
+    static_cast<void>(run_out_within(std::chrono::seconds(10)));
   }
   StandInEngine(StandInEngine const&) = delete;
   StandInEngine& operator=(StandInEngine const&) = delete;
@@ -95,13 +97,12 @@ class StandInEngine final : public DeviceEngine {
   }
   [[nodiscard]] std::optional<Blocked> blocked(Lane lane) const noexcept override { return held_up(lane); }
   void abandon() noexcept override {
-    auto const deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!idle() && std::chrono::steady_clock::now() < deadline) {
-      release_holds();
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
-    ran_out_ = idle();
-    released_ = false;
+    abandoned_ = true;
+    release_holds();
+  }
+  [[nodiscard]] bool run_out() noexcept override {
+    release_holds();
+    return idle();
   }
 
   void begin_after(CUstream_st* stream) override {
@@ -118,7 +119,6 @@ class StandInEngine final : public DeviceEngine {
   [[nodiscard]] std::optional<Blocked> held_up(Lane lane) const noexcept override {
     return queues_[static_cast<std::size_t>(lane)].held.first_closed();
   }
-  [[nodiscard]] bool ran_out() const noexcept override { return ran_out_; }
   [[nodiscard]] std::uint64_t launches() const noexcept override { return launches_; }
 
  private:
@@ -132,7 +132,10 @@ class StandInEngine final : public DeviceEngine {
     backend_.check_reach(device_, memory, bytes);
     return reinterpret_cast<T*>(backend_.seen_by_host(memory));
   }
-  [[nodiscard]] Queue& of(Lane lane) noexcept { return queues_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] Queue& of(Lane lane) noexcept {
+    if (abandoned_.exchange(false)) released_ = false;  // what comes after it has run out runs again
+    return queues_[static_cast<std::size_t>(lane)];
+  }
   template <class Work>
   void put(Lane lane, Work work) {
     // What runs out after a failure moves anything: here nothing, since the thread sanitizer would call it a race.
@@ -146,7 +149,7 @@ class StandInEngine final : public DeviceEngine {
   int device_;
   std::atomic<bool> released_{false};
   mutable Queue queues_[2];  // end first
-  bool ran_out_ = true;
+  std::atomic<bool> abandoned_{false};
   std::uint64_t launches_ = 0;
 };
 

@@ -14,6 +14,8 @@ class CudaBackend final : public DeviceBackend {
   [[nodiscard]] int device_count() const override;
   [[nodiscard]] int current_device_if_chosen() const noexcept override;
   [[nodiscard]] bool is_capturing(CUstream_st* stream) const noexcept override;
+  [[nodiscard]] int device_of(CUstream_st* stream) const noexcept override;
+  [[nodiscard]] std::unique_ptr<StreamMark> mark(int device, CUstream_st* stream) override;
   [[nodiscard]] DeviceFacts facts(int device) const override;
   [[nodiscard]] std::shared_ptr<void> register_memory(int device, std::shared_ptr<std::byte> memory,
                                                       std::size_t bytes) override;

@@ -15,6 +15,7 @@ namespace davit::cuda {
 namespace {
 
 constexpr auto kRunOut = std::chrono::seconds(10);
+constexpr auto kFirstUse = std::chrono::seconds(60);
 constexpr std::size_t kScratchBytes = 4096;
 
 CUdeviceptr address_of(void const* memory) noexcept { return reinterpret_cast<CUdeviceptr>(memory); }
@@ -39,7 +40,7 @@ CudaEngine::CudaEngine(int device, DeviceEngineSettings const& settings)
               return up ? up : of(Lane::down).held.first_closed();
             }),
       scratch_(kScratchBytes) {
-  try_everything(settings.patience);
+  try_everything(settings.patience.value_or(kFirstUse));
   entered_.reset();
 }
 
@@ -48,7 +49,9 @@ CudaEngine::~CudaEngine() {
     entered_.emplace(context_);
   } catch (Error const&) {  // as run_out() finds
   }
-  if (idle() || (ran_out_ && run_out())) return;  // once is enough of waiting
+  if (idle()) return;
+  abandon();
+  if (run_out_within(kRunOut)) return;
   ring_.leak();
   scratch_.leak();
 }
@@ -84,6 +87,9 @@ void CudaEngine::try_everything(std::chrono::milliseconds patience) {
 }
 
 CudaEngine::Queue& CudaEngine::open(Lane lane) {
+  if (abandoned_.exchange(false, std::memory_order_relaxed)) {
+    for (auto& queue : queues_) queue.held.clear();
+  }
   for (auto& queue : queues_) flush(queue);
   auto& queue = of(lane);
   queue.is_sealed = queue.is_done = false;
@@ -254,6 +260,7 @@ bool CudaEngine::progress() {
 }
 
 bool CudaEngine::idle() const noexcept {
+  if (abandoned_.load(std::memory_order_acquire)) return const_cast<CudaEngine&>(*this).run_out();
   if (queues_[0].is_done && queues_[1].is_done) return true;
   try {
     DeviceGuard const guard(context_);
@@ -264,8 +271,8 @@ bool CudaEngine::idle() const noexcept {
 }
 
 std::optional<Blocked> CudaEngine::blocked(Lane lane) const noexcept {
-  auto const& queue = of(lane);
-  return queue.is_done ? std::nullopt : held_up(lane);
+  bool const may_be = !of(lane).is_done || abandoned_.load(std::memory_order_acquire);
+  return may_be ? held_up(lane) : std::nullopt;
 }
 
 void CudaEngine::release_holds() noexcept {
@@ -279,33 +286,23 @@ bool CudaEngine::run_out() noexcept {
   } catch (Error const&) {
     return true;  // the driver is shutting down, and takes everything with it
   }
-  auto const deadline = std::chrono::steady_clock::now() + kRunOut;
-  for (;;) {
-    release_holds();
-    bool done = true;
-    for (auto& queue : queues_) {
-      auto const result = cudaStreamQuery(queue.stream.get());
-      done = done && result != cudaErrorNotReady;  // any other error: the context is gone, nothing will run
-      ignore(result);
-    }
-    if (done) return true;
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  release_holds();
+  bool done = true;
+  for (auto& queue : queues_) {
+    auto const result = cudaStreamQuery(queue.stream.get());
+    done = done && result != cudaErrorNotReady;  // any other error: the context is gone, nothing will run
+    ignore(result);
   }
+  return done;
 }
 
 void CudaEngine::abandon() noexcept {
-  for (auto& queue : queues_) queue.pending.clear();
-  if (idle()) return;
-  ran_out_ = run_out();
-  if (!ran_out_) {
-    ring_.leak();
-    scratch_.leak();
-  }
   for (auto& queue : queues_) {
+    queue.pending.clear();
     queue.is_sealed = queue.is_done = true;
-    queue.held.clear();
   }
+  abandoned_.store(true, std::memory_order_release);
+  release_holds();
 }
 
 void CudaEngine::begin_after(CUstream_st* user) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -23,7 +24,7 @@ namespace davit::cuda {
 class CudaEngine final : public DeviceEngine {
  public:
   CudaEngine(int device, DeviceEngineSettings const& settings);
-  /// Never hangs: releases what its streams wait for if need be.
+  /// Never hangs: releases what its streams wait for if need be, and waits for that at most ten seconds.
   ~CudaEngine() override;
   CudaEngine(CudaEngine const&) = delete;
   CudaEngine& operator=(CudaEngine const&) = delete;
@@ -44,9 +45,8 @@ class CudaEngine final : public DeviceEngine {
   bool progress() override;
   [[nodiscard]] bool idle() const noexcept override;
   [[nodiscard]] std::optional<Blocked> blocked(Lane lane) const noexcept override;
-  /// Lets the streams run out: what has not run yet runs, on data that nobody will look at. Idle afterwards, and the
-  /// context is usable. Waits for that, up to ten seconds.
   void abandon() noexcept override;
+  [[nodiscard]] bool run_out() noexcept override;
 
   void begin_after(CUstream_st* stream) override;
   void end_before(CUstream_st* stream) override;
@@ -54,7 +54,6 @@ class CudaEngine final : public DeviceEngine {
   [[nodiscard]] std::optional<Blocked> held_up(Lane lane) const noexcept override {
     return of(lane).held.first_closed();
   }
-  [[nodiscard]] bool ran_out() const noexcept override { return ran_out_; }
   [[nodiscard]] std::uint64_t launches() const noexcept override { return launches_; }
 
  private:
@@ -79,7 +78,6 @@ class CudaEngine final : public DeviceEngine {
   void add(Lane lane, CUstreamBatchMemOpParams const& operation);
   void flush(Queue& queue);
   [[nodiscard]] static bool is_done(Queue const& queue);
-  [[nodiscard]] bool run_out() noexcept;
   void try_everything(std::chrono::milliseconds patience);
   /// As many of an operation's rows from `row` on as a part of the ring takes. @returns the row behind.
   std::size_t sum_some(Lane lane, SumRowsOp const& op, std::size_t row);
@@ -90,7 +88,7 @@ class CudaEngine final : public DeviceEngine {
   Event start_;  ///< of begin_after
   IndexRing ring_;
   DeviceMemory scratch_;
-  bool ran_out_ = true;
+  std::atomic<bool> abandoned_{false};
   std::uint64_t launches_ = 0;
 };
 

@@ -71,6 +71,13 @@ bool CudaBackend::is_capturing(CUstream_st* stream) const noexcept {
   return status != cudaStreamCaptureStatusNone;
 }
 
+int CudaBackend::device_of(CUstream_st* stream) const noexcept {
+  int device = -1;
+  if (cudaStreamGetDevice(stream, &device) == cudaSuccess) return device;
+  static_cast<void>(cudaGetLastError());
+  return -1;
+}
+
 DeviceFacts CudaBackend::facts(int device) const {
   DeviceFacts facts;
   char address[32] = {};

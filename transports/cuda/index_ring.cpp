@@ -17,8 +17,8 @@ std::size_t rounded(std::size_t bytes) noexcept { return (bytes + kAlignment - 1
 
 }  // namespace
 
-IndexRing::IndexRing(std::size_t bytes, std::chrono::milliseconds patience, cudaStream_t up, cudaStream_t down,
-                     std::function<std::optional<Blocked>()> closed)
+IndexRing::IndexRing(std::size_t bytes, std::optional<std::chrono::milliseconds> patience, cudaStream_t up,
+                     cudaStream_t down, std::function<std::optional<Blocked>()> closed)
     : part_bytes_(rounded(std::max(bytes / kParts, std::size_t{4096}))),
       patience_(patience),
       streams_{up, down},
@@ -40,15 +40,15 @@ void IndexRing::turn() {
   }
   used_by_ = {};
   auto const next = (part_ + 1) % kParts;
-  auto const deadline = std::chrono::steady_clock::now() + patience_;
+  auto const start = std::chrono::steady_clock::now();
   Backoff backoff(Eagerness::yield);
   for (auto const& event : parts_[next].last) {
     while (!event.is_done()) {
-      if (!backoff.idle() || std::chrono::steady_clock::now() < deadline) continue;
+      if (!backoff.idle() || !patience_ || std::chrono::steady_clock::now() - start < *patience_) continue;
       auto const closed = closed_();
       throw TimeoutError("davit: the index arrays of open row operations fill their " +
                              std::to_string(part_bytes_ * kParts) + " bytes and none was done with within " +
-                             std::to_string(patience_.count()) + " ms" +
+                             std::to_string(patience_->count()) + " ms" +
                              (closed ? ", waiting for rank " + std::to_string(closed->peer) : std::string()),
                          closed ? closed->peer : -1);
     }

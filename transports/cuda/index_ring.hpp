@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "transports/cuda/handles.hpp"
 #include "transports/engine.hpp"
@@ -19,7 +20,7 @@ namespace davit::cuda {
 class IndexRing {
  public:
   /// @param closed tells what a lane waits for, for the message of a wait that takes too long.
-  IndexRing(std::size_t bytes, std::chrono::milliseconds patience, cudaStream_t up, cudaStream_t down,
+  IndexRing(std::size_t bytes, std::optional<std::chrono::milliseconds> patience, cudaStream_t up, cudaStream_t down,
             std::function<std::optional<Blocked>()> closed);
 
   /// The most bytes of one array; longer ones must be cut.
@@ -27,7 +28,7 @@ class IndexRing {
 
   /// Room for an array whose kernel is launched on `lane` before the next call. Where the ring is full it waits for
   /// operations submitted earlier, which by the order of submission need none that comes later.
-  /// @throws TimeoutError after the patience.
+  /// @throws TimeoutError after the patience, if there is one.
   [[nodiscard]] std::byte* take(Lane lane, std::size_t bytes);
 
   /// Never frees it: kernels that could not be stopped may still read.
@@ -42,7 +43,7 @@ class IndexRing {
   void turn();
 
   std::size_t part_bytes_;
-  std::chrono::milliseconds patience_;
+  std::optional<std::chrono::milliseconds> patience_;
   std::array<cudaStream_t, 2> streams_;
   std::function<std::optional<Blocked>()> closed_;
   PinnedMemory memory_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "davit/error.hpp"
@@ -127,6 +128,27 @@ class Registered {
   std::shared_ptr<std::byte> memory_;
 };
 
+class Mark final : public StreamMark {
+ public:
+  Mark(int device, CUstream_st* stream) : device_(device) {
+    DeviceGuard const there(device);
+    event_.emplace();
+    event_->record(stream);
+  }
+  [[nodiscard]] bool is_passed() const noexcept override {
+    try {
+      DeviceGuard const there(device_);
+      return event_->is_done();
+    } catch (Error const&) {
+      return true;  // the context is gone
+    }
+  }
+
+ private:
+  int device_;
+  std::optional<Event> event_;  ///< made there
+};
+
 /// Freed on its device, whichever thread drops it: else the runtime would make a context of its own choice there.
 template <class Memory>
 std::shared_ptr<std::byte> shared_memory(int device, std::size_t bytes) {
@@ -178,6 +200,10 @@ std::shared_ptr<void> CudaBackend::register_memory(int device, std::shared_ptr<s
 
 std::shared_ptr<std::byte> CudaBackend::device_memory(int device, std::size_t bytes) {
   return shared_memory<DeviceMemory>(device, bytes);
+}
+
+std::unique_ptr<StreamMark> CudaBackend::mark(int device, CUstream_st* stream) {
+  return std::make_unique<Mark>(device, stream);
 }
 
 std::shared_ptr<std::byte> CudaBackend::pinned_memory(int device, std::size_t bytes) {
