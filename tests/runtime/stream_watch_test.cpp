@@ -105,9 +105,9 @@ TEST(StreamWatch, EarlierWorkThenABlockingCall) {
 /// Nothing is held up, so holds do not show that it moves.
 TEST(StreamWatch, ABusyGpuOfOneRank) {
   auto making = small_slots();
-  making.options.timeout = milliseconds(100);
+  making.options.timeout = stretched(milliseconds(100));
   run_on_streams(1, making, [&](int, Communicator& comm, TestStream& stream) {
-    Ring ring(comm, 16 << 20);
+    Ring ring(comm, 1 << 20);
     auto const text = what_of([&] {
       for (int call = 0; call < 600; ++call) ring.enqueue(comm, stream);
     });
@@ -161,6 +161,7 @@ TEST(StreamWatch, NonblockingCallsOnTheGpuWhileTheProgramIsElsewhere) {
 /// Choices from the GPU while its queue is full.
 TEST(StreamWatch, ChoicesBehindAFullQueue) {
   ExpertGroupOptions const options{.experts = 2, .top_k = 1, .hidden = 8, .max_tokens = 100, .dtype = f32};
+  std::shared_ptr<std::byte> words;  // lanes look at it to their end
   run_on_streams(2, impatient(), [&](int rank, Communicator& comm, TestStream&) {
     ExpertGroup group(comm, options);
     std::vector<std::int32_t> const numbers(100, 0);
@@ -174,7 +175,7 @@ TEST(StreamWatch, ChoicesBehindAFullQueue) {
     // The lane that choices come by is filled to its end; in life earlier calls do that.
     auto& engine = davit::detail::Access::state(comm).device->device_engine();
     Counter never = 0;
-    auto const words = test_device().backend().pinned_memory(0, 4096);
+    words = test_device().backend().pinned_memory(0, 4096);
     std::memcpy(words.get(), &never, sizeof never);
     for (int i = 0; i < 1024; ++i) {
       engine.submit(Lane::up, HoldOp{reinterpret_cast<Counter*>(words.get()), 1, 1, Awaited::data});
