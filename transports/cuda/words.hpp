@@ -18,9 +18,9 @@ namespace davit::cuda {
 /// One direction of a pair as both ends know it. All memory is host memory that both GPUs reach. After an exchange the
 /// next one begins with `generation + words_generations(form, batches, bytes)`: every number is used once.
 struct WordsChannel {
-  std::byte* region;       ///< words_region_bytes, at a multiple of 64; written by the sender alone
-  std::uint32_t* credits;  ///< two words in a line of their own, one a bank: number of the last generation that has
-                           ///< been read there. Written by the receiver alone
+  std::byte* region;         ///< words_region_bytes, at a multiple of 64; written by the sender alone
+  std::uint32_t* credits;    ///< two words in a line of their own, one a bank: number of the last generation that has
+                             ///< been read there. Written by the receiver alone
   std::uint32_t batches;     ///< of a bank, at least 1
   std::uint32_t generation;  ///< number of the first that this message takes
   WordsForm form;

@@ -130,7 +130,8 @@ class Mirror {
       if (std::chrono::steady_clock::now() < deadline) continue;
       *static_cast<std::uint32_t volatile*>(word(0)) = 1;
       stream_.wait();
-      throw TimeoutError("davit: the pace of words could not be measured: an exchange with itself took ten seconds", -1);
+      throw TimeoutError("davit: the pace of words could not be measured: an exchange with itself took ten seconds",
+                         -1);
     }
   }
 
