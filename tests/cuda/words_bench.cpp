@@ -17,11 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/cuda/pair.hpp"
 #include "tests/cuda/patterns.hpp"
-#include "transports/cuda/driver.hpp"
+#include "tests/cuda/words_regions.hpp"
 #include "transports/cuda/words_probe.hpp"
-#include "transports/segment.hpp"
 
 namespace davit::test {
 namespace {
@@ -32,10 +30,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
-constexpr std::size_t kLargest = 64 * kMiB;         // message
-constexpr std::size_t kBank = 16 * kMiB;            // at most
-constexpr std::size_t kSegment = 2 * kBank + kMiB;  // a rank's: one region, and behind it lines of words
+constexpr std::size_t kLargest = 64 * kMiB;  // message
+constexpr std::size_t kBank = 16 * kMiB;     // at most
 constexpr unsigned kWarps = 16;
+constexpr std::chrono::seconds kLimit{20};
 
 struct Setting {
   WordsForm form;
@@ -54,25 +52,8 @@ std::string text_of(Setting const& setting) {
   return text;
 }
 
-/// This rank, its segment and the other's.
 class Bench {
  public:
-  Bench()
-      : own_(Segment::create("/dev/shm", kSegment)), guard_(seat().device), device_(cuda::words_device(seat().device)) {
-    own_.reserve(0, kSegment);
-    SegmentTicket const ticket = own_.ticket();
-    SegmentTicket tickets[2];
-    MPI_Allgather(&ticket, sizeof ticket, MPI_BYTE, tickets, sizeof ticket, MPI_BYTE, MPI_COMM_WORLD);
-    theirs_ = Segment::attach(tickets[1 - seat().rank]);
-    if (theirs_ == nullptr) throw std::runtime_error("cannot map the other rank's segment");
-    own_registration_ = cuda::backend().register_memory(seat().device, own_.mapping(), kSegment);
-    their_registration_ = cuda::backend().register_memory(seat().device, theirs_, kSegment);
-    DAVIT_CUDA_CHECK(cudaMemset(arrivals_.get(), 0, 64));
-    cuda::load_words_kernels(stream_.get());
-    DAVIT_CUDA_CHECK(cudaDeviceSynchronize());
-    barrier();
-  }
-
   [[nodiscard]] cuda::UnitCounts probe() {
     cuda::PinnedMemory const memory(sizeof(cuda::UnitCounts));
     auto* const counts = reinterpret_cast<cuda::UnitCounts*>(memory.get());
@@ -80,94 +61,59 @@ class Bench {
     for (int time = 0; time < 2; ++time) {  // the first loads the kernel
       *counts = {};
       barrier();
-      cuda::launch_unit_probe(stream_.get(), own_.mapping().get(), theirs_.get(), std::chrono::milliseconds(5), counts);
-      stream_.wait();
+      cuda::launch_unit_probe(regions_.stream(), regions_.own(), regions_.theirs(), std::chrono::milliseconds(5),
+                              counts);
+      regions_.wait(kLimit);
     }
     MPI_Allreduce(counts, &total, 4, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     return total;
   }
 
   [[nodiscard]] cuda::WordsPace pace(WordsForm form) {
-    auto channel = this->channel(own_.mapping().get(), {form, {}, kWarps, kMiB});
-    cuda::prepare_words(channel);
+    auto channel =
+        regions_.make_pair(form, static_cast<std::uint32_t>(kMiB / cuda::words_batch_bytes(form)), 1, {}).out;
     barrier();
-    auto const pace = cuda::measure_words_pace(device_, channel, kWarps, {4, 4, 0, false});
+    auto const pace = cuda::measure_words_pace(regions_.device(), channel, kWarps, {4, 4, 0, false});
     barrier();
     return pace;
   }
 
   /// Microseconds a collective; throws where data are wrong or a collective does not end.
   [[nodiscard]] double run(Setting const& setting, std::uint32_t bytes, int rounds) {
-    cuda::WordsPair pair{};
-    pair.out = channel(own_.mapping().get(), setting);
-    pair.in = channel(theirs_.get(), setting);
-    cuda::prepare_words(pair.out);
+    auto const stream = regions_.stream();
+    auto const batches = static_cast<std::uint32_t>(setting.bank / cuda::words_batch_bytes(setting.form));
+    auto pair = regions_.make_pair(setting.form, batches, 1, setting.plan);
     pair.from = {send_.get(), nullptr, bytes, 0};
     pair.to = {receive_.get(), nullptr, nullptr, bytes, 0};
-    pair.arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.get());
-    pair.plan = setting.plan;
-    auto* const words = reinterpret_cast<std::uint32_t*>(words_.get());
-    words[0] = words[16] = 0;
     std::uint32_t const seed = ++seed_ * 2;
-    fill(stream_.get(), send_.get(), bytes, seed + static_cast<std::uint32_t>(seat().rank));
-    DAVIT_CUDA_CHECK(cudaMemsetAsync(receive_.get(), 0, bytes, stream_.get()));
-    DAVIT_CUDA_CHECK(cudaMemsetAsync(verdict_.get(), 0, sizeof(Verdict), stream_.get()));
-    stream_.wait();
+    fill(stream, send_.get(), bytes, seed + static_cast<std::uint32_t>(seat().rank));
+    DAVIT_CUDA_CHECK(cudaMemsetAsync(receive_.get(), 0, bytes, stream));
+    DAVIT_CUDA_CHECK(cudaMemsetAsync(verdict_.get(), 0, sizeof(Verdict), stream));
+    DAVIT_CUDA_CHECK(cudaStreamSynchronize(stream));
     double best = 1e9;
     for (int time = 0; time < 4; ++time) {
       barrier();
       auto const begin = Clock::now();
-      for (int round = 0; round < rounds; ++round) {
-        cuda::launch(stream_.get(), device_, {{&pair, 1}, setting.warps, words, words + 16});
-        auto const count = cuda::words_generations(setting.form, pair.out.batches, bytes);
-        pair.out.generation += count;
-        pair.in.generation += count;
-      }
-      wait(begin, words, setting);
+      for (int round = 0; round < rounds; ++round) regions_.submit(pair, setting.warps);
+      regions_.wait(kLimit);
       std::chrono::duration<double, std::micro> const took = Clock::now() - begin;
       best = std::min(best, took.count() / rounds);
     }
-    check(stream_.get(), receive_.get(), bytes, seed + 1 - static_cast<std::uint32_t>(seat().rank),
+    check(stream, receive_.get(), bytes, seed + 1 - static_cast<std::uint32_t>(seat().rank),
           reinterpret_cast<Verdict*>(verdict_.get()));
     Verdict found{};
-    DAVIT_CUDA_CHECK(cudaMemcpyAsync(&found, verdict_.get(), sizeof found, cudaMemcpyDefault, stream_.get()));
-    stream_.wait();
+    DAVIT_CUDA_CHECK(cudaMemcpyAsync(&found, verdict_.get(), sizeof found, cudaMemcpyDefault, stream));
+    DAVIT_CUDA_CHECK(cudaStreamSynchronize(stream));
     if (found.bad != 0 || found.checked == 0) throw std::runtime_error(text_of(setting) + ": " + text_of(found));
     MPI_Allreduce(MPI_IN_PLACE, &best, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return best;
   }
 
  private:
-  [[nodiscard]] cuda::WordsChannel channel(std::byte* segment, Setting const& setting) const {
-    auto const batches = static_cast<std::uint32_t>(setting.bank / cuda::words_batch_bytes(setting.form));
-    return {segment, reinterpret_cast<std::uint32_t*>(segment + 2 * kBank), batches, 1, setting.form};
-  }
-
-  void wait(Clock::time_point begin, std::uint32_t* words, Setting const& setting) const {
-    while (!stream_.is_done()) {
-      if (Clock::now() - begin < std::chrono::seconds(20)) continue;
-      *static_cast<std::uint32_t volatile*>(words) = 1;
-      stream_.wait();
-      auto const left = cuda::words_left(words[16]);
-      throw std::runtime_error(text_of(setting) + ": does not end, waited for " +
-                               (!left              ? "nothing"
-                                : left->for_credit ? "credit"
-                                                   : "data"));
-    }
-  }
-
-  Segment own_;
-  Mapping theirs_;
-  cuda::DeviceGuard guard_;
-  cuda::WordsDevice device_;
-  cuda::Stream stream_;
-  std::shared_ptr<void> own_registration_;
-  std::shared_ptr<void> their_registration_;
+  WordsRegions regions_{2 * kBank};
   cuda::DeviceMemory send_{kLargest};
   cuda::DeviceMemory receive_{kLargest};
-  cuda::DeviceMemory arrivals_{64};
   cuda::DeviceMemory verdict_{sizeof(Verdict)};
-  cuda::PinnedMemory words_{128};
   std::uint32_t seed_ = 0;
 };
 

@@ -97,7 +97,7 @@ std::uint32_t const* Field::list(std::vector<std::uint32_t> const& values) {
 void Field::submit(int rank, std::vector<Message> const& messages) {
   auto& side = sides_[index_of(rank)];
   std::vector<cuda::WordsPair> pairs;
-  for (int step = 1; step < setup_.ranks; ++step) {
+  for (int step = setup_.ranks == 1 ? 0 : 1; step < setup_.ranks; ++step) {
     int const peer = (rank + step) % setup_.ranks;
     cuda::WordsPair pair{};
     auto& out = direction(rank, peer);
@@ -109,7 +109,8 @@ void Field::submit(int rank, std::vector<Message> const& messages) {
         pair.from = {send_area(rank, peer) + kMargin + message.from_offset, list(message.from_rows), message.bytes,
                      message.from_row_bytes};
         out.next_to_send += cuda::words_generations(setup_.form, setup_.batches, message.bytes);
-      } else if (message.from == peer && message.to == rank) {
+      }
+      if (message.from == peer && message.to == rank) {
         pair.to = {receive_area(rank, peer) + kMargin + message.to_offset, list(message.to_rows),
                    list(message.to_first), message.bytes, message.to_row_bytes};
         in.next_to_receive += cuda::words_generations(setup_.form, setup_.batches, message.bytes);

@@ -54,6 +54,8 @@ class Words : public testing::TestWithParam<std::tuple<WordsForm, WordsPlan>> {
     }
   }
   [[nodiscard]] static bool failed() { return HasFailure(); }
+  void move_blocks(int ranks);
+  void move_rows(int ranks);
 
   Random random_;
   Watchdog watchdog_{std::chrono::minutes(4)};
@@ -63,7 +65,7 @@ std::vector<Message> each_pair(int ranks, auto const& bytes_of) {
   std::vector<Message> messages;
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
-      if (from == to) continue;
+      if (from == to && ranks > 1) continue;
       Message message;
       message.from = from;
       message.to = to;
@@ -84,34 +86,31 @@ TEST_P(Words, MovesShortMessagesAtEveryAlignment) {
   }
 }
 
-TEST_P(Words, MovesUnequalBlocks) {
-  for (int const ranks : {2, 3, 4}) {
-    Field field(setup(ranks));
-    for (int round = 0; round < 12; ++round) {
-      auto messages = each_pair(ranks, [&](int, int) { return random_size(); });
-      for (auto& message : messages) {
-        // Aligned to 16 bytes at both ends, to 4, or not at all.
-        std::uint32_t const step = random_.one_of({16U, 4U, 1U});
-        message.from_offset = step * below(9);
-        message.to_offset = step * below(9);
-      }
-      field.exchange(messages);
-      if (failed()) return;
+void Words::move_blocks(int ranks) {
+  Field field(setup(ranks));
+  for (int round = 0; round < 12; ++round) {
+    auto messages = each_pair(ranks, [&](int, int) { return random_size(); });
+    for (auto& message : messages) {
+      // Aligned to 16 bytes at both ends, to 4, or not at all.
+      std::uint32_t const step = random_.one_of({16U, 4U, 1U});
+      message.from_offset = step * below(9);
+      message.to_offset = step * below(9);
     }
-    field.exchange(each_pair(ranks, [](int, int) { return 0U; }));
-    field.exchange(each_pair(ranks, [](int from, int to) { return from < to ? 5000U : 0U; }));
-    field.exchange(each_pair(ranks, [](int from, int) { return from == 0 ? 30000U : 0U; }));
+    field.exchange(messages);
     if (failed()) return;
   }
+  field.exchange(each_pair(ranks, [](int, int) { return 0U; }));
+  field.exchange(each_pair(ranks, [](int from, int to) { return from < to ? 5000U : 0U; }));
+  field.exchange(each_pair(ranks, [](int from, int) { return from == 0 ? 30000U : 0U; }));
 }
 
-TEST_P(Words, GathersAndScattersRows) {
-  Field field(setup(3));
+void Words::move_rows(int ranks) {
+  Field field(setup(ranks));
   for (std::uint32_t const row_bytes : {1U, 4U, 7U, 16U, 40U, 48U, 1024U, 2050U, 4096U}) {
     for (bool const is_odd : {false, true}) {
       // At most 48 KiB a message, arrays of rows twice that.
       std::uint32_t const most = std::min<std::uint32_t>(49152 / row_bytes, 700);
-      auto messages = each_pair(3, [&](int, int) { return row_bytes * below(most + 1); });
+      auto messages = each_pair(ranks, [&](int, int) { return row_bytes * below(most + 1); });
       for (auto& message : messages) {
         auto const rows = message.bytes / row_bytes;
         if (is_odd) message.from_offset = below(17), message.to_offset = below(17);
@@ -144,6 +143,21 @@ TEST_P(Words, GathersAndScattersRows) {
       }
     }
   }
+}
+
+TEST_P(Words, MovesUnequalBlocks) {
+  for (int const ranks : {2, 3, 4}) {
+    move_blocks(ranks);
+    if (failed()) return;
+  }
+}
+
+TEST_P(Words, GathersAndScattersRows) { move_rows(3); }
+
+/// One kernel that is both ends: also for tools that let kernels run only one after the other.
+TEST_P(Words, ExchangesWithItself) {
+  move_blocks(1);
+  if (!failed()) move_rows(1);
 }
 
 TEST_P(Words, WaitsForLateRanks) {
