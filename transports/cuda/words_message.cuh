@@ -116,10 +116,15 @@ __device__ __forceinline__ void load_message(WordsSource const& from, BatchShare
 #pragma unroll
   for (unsigned i = 0; i < kWordsHeld; ++i) held[i] = Quad{};
   if (unit == 16) {
+    // All rows are looked up before the first is loaded: loads are issued in order, and each waits for its own address.
+    std::byte const* at[kWordsHeld] = {};
 #pragma unroll
     for (unsigned i = 0; i < kWordsHeld; ++i) {
-      if (!share.has(i) || share.offset(i) >= whole) continue;
-      held[i] = load_quad(source_at(from, share.offset(i)));
+      if (share.has(i) && share.offset(i) < whole) at[i] = source_at(from, share.offset(i));
+    }
+#pragma unroll
+    for (unsigned i = 0; i < kWordsHeld; ++i) {
+      if (share.has(i) && share.offset(i) < whole) held[i] = load_quad(at[i]);
     }
   } else if (unit == 4) {
 #pragma unroll
@@ -149,15 +154,44 @@ __device__ __forceinline__ void load_message(WordsSource const& from, BatchShare
   }
 }
 
+/// Whole vectors to rows: as in load_message, what is looked up is looked up for all first.
+__device__ __forceinline__ void store_rows(WordsTarget const& to, BatchShare const& share, std::uint32_t whole,
+                                           WordsHeld const& held) {
+  std::uint32_t next[kWordsHeld] = {};
+  std::uint32_t end[kWordsHeld] = {};
+  std::uint32_t place[kWordsHeld] = {};
+#pragma unroll
+  for (unsigned i = 0; i < kWordsHeld; ++i) {
+    if (!share.has(i) || share.offset(i) >= whole) continue;
+    std::uint32_t const row = share.offset(i) / to.row_bytes;
+    next[i] = to.first == nullptr ? row : load_word(to.first + row);
+    end[i] = to.first == nullptr ? row + 1 : load_word(to.first + row + 1);
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kWordsHeld; ++i) {
+    if (next[i] < end[i]) place[i] = load_word(to.rows + next[i]);
+  }
+#pragma unroll
+  for (unsigned i = 0; i < kWordsHeld; ++i) {
+    std::uint32_t const column = share.offset(i) % to.row_bytes;
+#pragma unroll 1
+    while (next[i] < end[i]) {
+      *reinterpret_cast<Quad*>(to.base + static_cast<std::size_t>(place[i]) * to.row_bytes + column) = held[i];
+      if (++next[i] < end[i]) place[i] = load_word(to.rows + next[i]);
+    }
+  }
+}
+
 /// Puts a lane's vectors into the message's places.
 __device__ __forceinline__ void store_message(WordsTarget const& to, BatchShare const& share, WordsHeld const& held) {
   unsigned const unit = message_unit(to);
   std::uint32_t const whole = unit == 1 ? 0 : to.bytes / 16 * 16;
-  if (unit == 16) {
+  if (unit == 16 && to.rows != nullptr) {
+    store_rows(to, share, whole, held);
+  } else if (unit == 16) {
 #pragma unroll
     for (unsigned i = 0; i < kWordsHeld; ++i) {
-      if (!share.has(i) || share.offset(i) >= whole) continue;
-      each_target(to, share.offset(i), [&](std::byte* at) { *reinterpret_cast<Quad*>(at) = held[i]; });
+      if (share.has(i) && share.offset(i) < whole) *reinterpret_cast<Quad*>(to.base + share.offset(i)) = held[i];
     }
   } else if (unit == 4) {
 #pragma unroll
