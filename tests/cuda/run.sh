@@ -8,7 +8,7 @@ usage() {
 usage: tests/cuda/run.sh [--memcheck] [--no-limits] [ctest arguments]
 
 Builds the tests of the CUDA backend alone, for the GPU in this machine, runs them, and prints what the links give.
-Nothing is installed. --memcheck: also the row kernels under compute-sanitizer. --no-limits: no measurements.
+Nothing is installed. --memcheck: also the kernels under compute-sanitizer. --no-limits: no measurements.
 USAGE
 }
 
@@ -39,10 +39,12 @@ ctest --test-dir "$build" -R '^(cuda_|litmus)' --verbose ${pass[@]+"${pass[@]}"}
   grep -vE 'Test command|Working Directory|Environment variables|^ *[0-9]+: +[A-Z_]+=|\[ RUN|\[       OK' || bad=1
 
 if ((memcheck)); then
-  say "row kernels under compute-sanitizer"
+  say "kernels under compute-sanitizer"
   if command -v compute-sanitizer >/dev/null; then
     timeout 400 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/bin/tests/cuda_kernels" \
       --gtest_filter='-*SumsRowsOfAllTypes' --gtest_brief=1 || bad=1
+    timeout 400 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/bin/tests/cuda_words" \
+      --gtest_filter='*ExchangesWithItself*' --gtest_brief=1 || bad=1
   else
     echo "compute-sanitizer not found: NOT checked"
   fi
