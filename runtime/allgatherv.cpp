@@ -39,8 +39,8 @@ Card Allgatherv::terms(int peer) const {
 }
 
 std::uint64_t Allgatherv::chunks_of(std::uint64_t bytes) const noexcept {
-  auto const slot = comm_.mesh->geometry().slot_bytes;
-  return (bytes + slot - 1) / slot;
+  auto const chunk = comm_.mesh->chunk_bytes(bytes);
+  return (bytes + chunk - 1) / chunk;
 }
 
 bool Allgatherv::goes_direct(std::uint16_t writer_flags, std::uint16_t reader_flags, std::uint64_t bytes) const {
@@ -58,7 +58,6 @@ void Allgatherv::pull_direct(int peer) {
 bool Allgatherv::submit() {
   if (!all_read()) return false;
   auto& mesh = *comm_.mesh;
-  auto const slot = mesh.geometry().slot_bytes;
   auto const mine = chunks_of(send_bytes_);
 
   readers_.clear();
@@ -79,10 +78,12 @@ bool Allgatherv::submit() {
     if (standing(peer) == Standing::agreed) rounds = std::max(rounds, chunks_of(recv_.bytes(peer)));
   }
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    auto const offset = round * slot;
     auto const place = mesh.place(number, 1, round);
     if (round < mine && !readers_.empty()) {
-      auto const bytes = std::min(slot, send_bytes_ - offset);
+      auto const length = mesh.chunk_bytes(send_bytes_);
+      auto const offset = round * length;
+      auto const bytes = std::min(length, send_bytes_ - offset);
+      engine().begin_piece(Lane::up);
       engine().submit(Lane::up, CopyOp{mesh.begin_push(engine(), place), send_ + offset, bytes});
       mesh.end_push(engine(), place, readers_);
       comm_.stats.bytes_up += bytes;
@@ -95,7 +96,10 @@ bool Allgatherv::submit() {
         if (round == 0) pull_direct(peer);
         continue;
       }
-      auto const bytes = std::min(slot, recv_.bytes(peer) - offset);
+      auto const length = mesh.chunk_bytes(recv_.bytes(peer));
+      auto const offset = round * length;
+      auto const bytes = std::min(length, recv_.bytes(peer) - offset);
+      engine().begin_piece(Lane::down);
       auto const* const from = mesh.begin_pull(engine(), peer, place);
       engine().submit(Lane::down, CopyOp{recv_.block(peer) + offset, from, bytes});
       mesh.end_pull(engine(), peer);

@@ -49,6 +49,7 @@ bool Alltoallv::open() {
     engine().submit(Lane::up, CopyOp{staged + at, send.block(peer), send.bytes(peer)});
   }
   side().fence(Lane::up, Lane::down, comm_.rank);
+  engine().join_pieces(Lane::up);
   send.data = staged;
   send.displs = staged_displs_;
   return true;
@@ -70,8 +71,8 @@ Card Alltoallv::terms(int peer) const {
 }
 
 std::uint64_t Alltoallv::chunks_of(std::uint64_t bytes) const noexcept {
-  auto const slot = comm_.mesh->geometry().slot_bytes;
-  return bytes <= slot ? (bytes == 0 ? 0 : 1) : (bytes + slot - 1) / slot;
+  auto const chunk = comm_.mesh->chunk_bytes(bytes);
+  return bytes <= chunk ? (bytes == 0 ? 0 : 1) : (bytes + chunk - 1) / chunk;
 }
 
 bool Alltoallv::may_push_direct(int peer) const {
@@ -99,11 +100,13 @@ void Alltoallv::keep_own() {
 void Alltoallv::push_chunk(int step, std::uint64_t chunk) {
   int const peer = after(step);
   auto& mesh = *comm_.mesh;
-  auto const slot = mesh.geometry().slot_bytes;
+  auto const block = exchange_.send.bytes(peer);
+  auto const length = mesh.chunk_bytes(block);
   auto const place = mesh.place(number, step, chunk) + mesh.ring(comm_.rank, peer);
-  auto const bytes = std::min(slot, exchange_.send.bytes(peer) - chunk * slot);
+  auto const bytes = std::min(length, block - chunk * length);
+  engine().begin_piece(Lane::up);
   auto* const to = mesh.begin_push(engine(), place);
-  engine().submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * slot, bytes});
+  engine().submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * length, bytes});
   mesh.end_push(engine(), place, {&peer, 1});
   comm_.stats.bytes_up += bytes;
   ++comm_.stats.chunks_up;
@@ -112,11 +115,13 @@ void Alltoallv::push_chunk(int step, std::uint64_t chunk) {
 void Alltoallv::pull_chunk(int step, std::uint64_t chunk) {
   int const peer = before(step);
   auto& mesh = *comm_.mesh;
-  auto const slot = mesh.geometry().slot_bytes;
-  auto const bytes = std::min(slot, exchange_.recv.bytes(peer) - chunk * slot);
+  auto const block = exchange_.recv.bytes(peer);
+  auto const length = mesh.chunk_bytes(block);
+  auto const bytes = std::min(length, block - chunk * length);
   auto const place = mesh.place(number, step, chunk) + mesh.ring(peer, comm_.rank);
+  engine().begin_piece(Lane::down);
   auto const* const from = mesh.begin_pull(engine(), peer, place);
-  engine().submit(Lane::down, CopyOp{exchange_.recv.block(peer) + chunk * slot, from, bytes});
+  engine().submit(Lane::down, CopyOp{exchange_.recv.block(peer) + chunk * length, from, bytes});
   mesh.end_pull(engine(), peer);
   comm_.stats.bytes_down += bytes;
 }

@@ -7,14 +7,12 @@
 
 namespace davit::detail {
 
-bool Call::on_device() const noexcept { return side_ != nullptr && side_ != &comm_.host; }
-
 bool Call::start() {
   // Counters of a pair must rise in call order, whichever engine raises them; and what was enqueued is answered for.
   if (waits_for_streams()) return false;
   pairs_.assign(static_cast<std::size_t>(comm_.size), {});
   bool is_open = false;
-  if (on_device()) {
+  if (is_on_device()) {
     posted_terms_.resize(stream_ ? pairs_.size() : 0);
     is_open = comm_.submission().run(behind(), [&] {
       if (stream_) ticket_ = comm_.device->begin(stream_->handle());
@@ -41,7 +39,7 @@ bool Call::advance() {
   if (!opened_ && !start()) return false;
   if (posted_ < comm_.size && !post_cards()) return false;
   if (unread_ > 0) read_cards();
-  if (!submitted_) submitted_ = on_device() ? submit_to_device() : submit();
+  if (!submitted_) submitted_ = is_on_device() ? submit_to_device() : submit();
   if (stream_) {
     if (!submitted_) return false;
     if (refused_ || mismatched_) std::rethrow_exception(trouble());
@@ -126,7 +124,7 @@ bool Call::post_cards() {
     if (stream_) posted_terms_[static_cast<std::size_t>(peer)] = card;
     card.operation = operation_;
     card.detail = detail_;
-    if (on_device()) card.flags |= kCardDevice;
+    if (is_on_device()) card.flags |= kCardDevice;
     comm_.mesh->post(peer, number, card);
     comm_.stats.bytes_cards += sizeof(Card);
   }

@@ -27,7 +27,7 @@ class Call : public Task {
   bool advance() final;
   void awaited(std::vector<int>& peers) const final;
   [[nodiscard]] std::string phase() const final { return name_of(operation_); }
-  [[nodiscard]] bool uses_device() const noexcept final { return on_device() && !stream_; }
+  [[nodiscard]] bool uses_device() const noexcept final { return is_on_device() && !stream_; }
   [[nodiscard]] bool waits_for_streams() const noexcept final {
     return !opened_ && side_ != nullptr && !stream_ && comm_.has_enqueued();
   }
@@ -78,6 +78,7 @@ class Call : public Task {
 
   [[nodiscard]] Side& side() const noexcept { return *side_; }
   [[nodiscard]] Engine& engine() const noexcept { return side_->engine(); }
+  [[nodiscard]] bool is_on_device() const noexcept { return side_ != nullptr && side_ != &comm_.host; }
   [[nodiscard]] Standing standing(int peer) const { return pairs_[static_cast<std::size_t>(peer)].standing; }
   /// The peer's card; not for a call on a stream.
   [[nodiscard]] Card const& card(int peer) const { return *pairs_[static_cast<std::size_t>(peer)].card; }
@@ -108,7 +109,6 @@ class Call : public Task {
   bool post_cards();
   void read_cards();
   bool submit_to_device();
-  [[nodiscard]] bool on_device() const noexcept;
   [[nodiscard]] Submission::Behind behind() const noexcept;
   [[nodiscard]] Card terms_now(int peer) const;
   [[nodiscard]] Standing stand_with(int peer, Card const& theirs) const;

@@ -34,8 +34,11 @@ Combine::Combine(Side& side, std::shared_ptr<RoutingState> routing, std::shared_
       row_dtype_(arguments.by_k ? routing_.group->options.dtype : routing_.group->partial_dtype) {
   auto const& options = routing_.group->options;
   if (arguments.by_k) rows_a_token_ = std::min(options.top_k, routing_.group->experts_of(0));
-  auto const slot = comm_.mesh->geometry().slot_bytes;
   auto const element = size_of(row_dtype_);
+  auto const most = static_cast<std::uint64_t>(*std::max_element(routing_.tokens_of.begin(), routing_.tokens_of.end()));
+  // Of what one rank may send to all: alike on all ranks.
+  auto const slot = comm_.mesh->chunk_bytes(most * static_cast<std::uint64_t>(options.hidden) * element *
+                                            static_cast<std::uint64_t>(std::max(comm_.size - 1, 1)));
   auto const hidden = static_cast<std::size_t>(options.hidden);
   // So short that the rows of all owners fit, whatever the choices: both ends know the place of each without asking.
   auto const owners = static_cast<std::size_t>(std::max(comm_.size - 1, 1)) * static_cast<std::size_t>(rows_a_token_);
@@ -46,7 +49,8 @@ Combine::Combine(Side& side, std::shared_ptr<RoutingState> routing, std::shared_
     auto const row = slot / owners;
     piece_columns_ = (row >= 64 ? row / 64 * 64 : row) / element;
     if (piece_columns_ == 0) {
-      throw UsageError("davit: combine: slot_bytes is " + std::to_string(slot) + ", must be at least " +
+      throw UsageError("davit: combine: slot_bytes is " + std::to_string(comm_.mesh->geometry().slot_bytes) +
+                       ", must be at least " +
                        std::to_string(owners * element) + " for these ranks and this top_k");
     }
     pieces_ = (hidden + piece_columns_ - 1) / piece_columns_;
@@ -124,13 +128,16 @@ void Combine::push(std::uint64_t index) {
   }
   if (readers_.empty()) return;
   auto const place = mesh.place(number, 1, index);
+  auto* const staged = staging_.is_ready() ? staging_.next(side(), Lane::up) : nullptr;
   auto* const slot = mesh.begin_push(engine(), place);
   for (int step = 1; step < comm_.size; ++step) {
     auto const rows = received_in(after(step), round);
     if (rows.first == rows.last) continue;
-    submit_own_sums(Lane::up, round, rows, slot + static_cast<std::size_t>(step - 1) * section_bytes(round));
+    auto const at = static_cast<std::size_t>(step - 1) * section_bytes(round);
+    submit_own_sums(Lane::up, round, rows, (staged == nullptr ? slot : staged) + at);
     auto const count =
         arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
+    if (staged != nullptr) engine().submit(Lane::up, CopyOp{slot + at, staged + at, count * round.stride});
     comm_.stats.bytes_up += count * round.columns * size_of(row_dtype_);
     if (round.first_column == 0) comm_.stats.rows_up += count;
   }
@@ -146,17 +153,34 @@ void Combine::pull(std::uint64_t index) {
   auto const me = static_cast<std::size_t>(comm_.rank);
   auto const place = mesh.place(number, 1, index);
   auto* const bases = bases_.data() + index * static_cast<std::uint64_t>(comm_.size);
+  auto const& first = owner_plan_->first;
+  auto const first_term = first[static_cast<std::size_t>(round.first_token)];
+  auto const last_term = first[static_cast<std::size_t>(last_token)];
+  rows_from_.assign(static_cast<std::size_t>(comm_.size), 0);
+  for (auto term = first_term; term < last_term; ++term) ++rows_from_[owner_plan_->terms[term].base];
+  auto* const staged = staging_.is_ready() ? staging_.next(side(), Lane::down) : nullptr;
+  auto* const scratch = scratch_ + (index % 2) * scratch_bytes_;
   for (int step = 1; step < comm_.size; ++step) {
-    if (!has_terms_from(before(step), round)) continue;
-    auto const* const slot = mesh.begin_pull(engine(), before(step), place);
-    bases[before(step)] = {slot + static_cast<std::size_t>(step - 1) * section_bytes(round), round.stride};
+    int const peer = before(step);
+    if (!has_terms_from(peer, round)) continue;
+    auto const at = static_cast<std::size_t>(step - 1) * section_bytes(round);
+    auto const* const slot = mesh.begin_pull(engine(), peer, place);
+    bases[peer] = {(staged == nullptr ? slot : staged) + at, round.stride};
+    auto const bytes = rows_from_[static_cast<std::size_t>(peer)] * round.stride;
+    if (staged != nullptr) engine().submit(Lane::down, CopyOp{staged + at, slot + at, bytes});
   }
+  auto const credit = [&] {
+    for (int step = 1; step < comm_.size; ++step) {
+      if (has_terms_from(before(step), round)) mesh.end_pull(engine(), before(step));
+    }
+  };
+  if (staged != nullptr) credit();  // the copies are all that reads the slots
   if (arguments_.by_k) {
     bases[me] = bases_[bases_.size() - pieces_ + round.first_column / piece_columns_];
   } else {
-    bases[me] = {scratch_, round.stride};
+    bases[me] = {scratch, round.stride};
     auto const rows = received_in(comm_.rank, round);
-    if (rows.first < rows.last) submit_own_sums(Lane::down, round, rows, scratch_);
+    if (rows.first < rows.last) submit_own_sums(Lane::down, round, rows, scratch);
   }
   host::RowSum const types{row_dtype_, row_dtype_, arguments_.out_dtype, arguments_.by_k && arguments_.weighted,
                            !arguments_.by_k};
@@ -168,15 +192,11 @@ void Combine::pull(std::uint64_t index) {
                   SumRowsOp{types, bases, terms, owner_plan_->first.data() + round.first_token,
                             static_cast<std::size_t>(last_token - round.first_token), round.columns,
                             arguments_.out + at, stride, arguments_.bias == nullptr ? nullptr : arguments_.bias + at});
-  for (int step = 1; step < comm_.size; ++step) {
-    if (has_terms_from(before(step), round)) mesh.end_pull(engine(), before(step));
-  }
-  auto const& first = owner_plan_->first;
-  for (auto term = first[static_cast<std::size_t>(round.first_token)];
-       term < first[static_cast<std::size_t>(last_token)]; ++term) {
-    if (owner_plan_->terms[term].base == me) continue;
-    comm_.stats.bytes_down += round.columns * size_of(row_dtype_);
-    if (round.first_column == 0) ++comm_.stats.rows_down;
+  if (staged == nullptr) credit();
+  for (int rank = 0; rank < comm_.size; ++rank) {
+    auto const rows = rank == comm_.rank ? 0 : rows_from_[static_cast<std::size_t>(rank)];
+    comm_.stats.bytes_down += rows * round.columns * size_of(row_dtype_);
+    if (round.first_column == 0) comm_.stats.rows_down += rows;
   }
 }
 
@@ -214,10 +234,12 @@ bool Combine::submit() {
       if (term.base == static_cast<std::uint32_t>(comm_.rank)) term.row = plan_.terms[own_first + term.row].row;
     }
   } else {
-    scratch_owner_ =
-        side().pool()->take(static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) * round_of(0).stride);
+    scratch_bytes_ = static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) * round_of(0).stride;
+    scratch_owner_ = side().pool()->take(2 * scratch_bytes_);  // two pieces may overlap
     scratch_ = static_cast<std::byte*>(scratch_owner_.get());
   }
+  auto const chunk = static_cast<std::size_t>(comm_.size - 1) * section_bytes(round_of(0));
+  if (rounds > 0 && is_on_device() && chunk >= Staging::kLeastBytes) staging_.prepare(side(), chunk);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     push(round);
     pull(round);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/routing_state.hpp"
+#include "runtime/staging.hpp"
 
 namespace davit::detail {
 
@@ -70,8 +71,11 @@ class Combine final : public Call {
   std::vector<RowTerm> own_terms_;       ///< by_k: the owner's terms, this rank's own rows where they lie
   std::vector<std::uint32_t> one_each_;  ///< by_k: 0, 1, 2, ...
   std::vector<RowBase> bases_;           ///< `size` a round, and one for the expert rows of each piece
+  Staging staging_;                               ///< on a GPU
   std::shared_ptr<void> scratch_owner_;
-  std::byte* scratch_ = nullptr;                  ///< this rank's partial rows of its own tokens, one block
+  std::byte* scratch_ = nullptr;                  ///< this rank's partial rows of its own tokens, one block a piece
+  std::size_t scratch_bytes_ = 0;
+  std::vector<std::uint32_t> rows_from_;          ///< [R] of a round
   std::vector<std::vector<std::uint8_t>> sends_;  ///< [R][blocks] whether this rank's tokens of a block have rows there
   std::vector<int> readers_;
 };

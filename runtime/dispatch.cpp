@@ -43,8 +43,11 @@ Dispatch::Dispatch(Side& side, std::shared_ptr<RoutingState> routing, std::share
   keep(std::move(rows));
   for (auto const& payload : payloads_) row_bytes_ += payload.row_bytes;
   auto const slot = comm_.mesh->geometry().slot_bytes;
+  auto const most = static_cast<std::uint64_t>(
+      *std::max_element(routing_.upward_rows.begin(), routing_.upward_rows.end()));  // alike on all ranks
   if (row_bytes_ <= slot) {
-    chunk_rows_ = static_cast<std::int64_t>(slot / row_bytes_);
+    auto const chunk = std::max<std::uint64_t>(comm_.mesh->chunk_bytes(most * row_bytes_), row_bytes_);
+    chunk_rows_ = static_cast<std::int64_t>(chunk / row_bytes_);
   } else {
     row_chunks_ = (row_bytes_ + slot - 1) / slot;
   }
@@ -127,13 +130,16 @@ void Dispatch::push(std::uint64_t chunk) {
     if (found != needed.end() && *found < range.last) readers_.push_back(after(step));
   }
   auto const place = mesh.place(number, 1, chunk);
-  auto* const slot = mesh.begin_push(engine(), place);
   auto const count = static_cast<std::size_t>(range.last - range.first);
+  auto* const staged = is_staged(count) ? staging_.next(side(), Lane::up) : nullptr;
+  auto* const slot = mesh.begin_push(engine(), place);
   auto const* const moves = routing_.upward_moves.data() + range.first;
   for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
     if (row_chunks_ == 1) {
-      auto* const to = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
-      engine().submit(Lane::up, MoveRowsOp{to, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
+      auto* const to = (staged == nullptr ? slot : staged) + offset;
+      engine().submit(Lane::up, MoveRowsOp{to - static_cast<std::size_t>(range.first) * payload.row_bytes, payload.from,
+                                           payload.row_bytes, moves, count, host::Stores::cached});
+      if (staged != nullptr) engine().submit(Lane::up, CopyOp{slot + offset, to, count * bytes});
     } else {
       auto const* const from = payload.from + static_cast<std::size_t>(moves->from) * payload.row_bytes + byte;
       engine().submit(Lane::up, CopyOp{slot + offset, from, bytes});
@@ -143,6 +149,10 @@ void Dispatch::push(std::uint64_t chunk) {
   mesh.end_push(engine(), place, readers_);
   ++comm_.stats.chunks_up;
   if (chunk % row_chunks_ == 0) comm_.stats.rows_up += count;
+}
+
+bool Dispatch::is_staged(std::size_t rows) const noexcept {
+  return staging_.is_ready() && row_chunks_ == 1 && rows * row_bytes_ >= Staging::kLeastBytes;
 }
 
 host::Stores Dispatch::stores_of(RowPayload const& payload) const noexcept {
@@ -156,23 +166,38 @@ void Dispatch::pull(int source, std::uint64_t chunk) {
   auto const first = first_at(source, range.first);
   auto const last = first_at(source, range.last);
   if (first == last) return;
+  auto const needed = last - first;
+  auto const there = static_cast<std::size_t>(range.last - range.first);
+  // The whole chunk comes down where at most an eighth of it is not needed here.
+  auto* const staged = is_staged(there) && 8 * (there - needed) <= there ? staging_.next(side(), Lane::down) : nullptr;
   auto const* const slot = mesh.begin_pull(engine(), source, mesh.place(number, 1, chunk));
   auto const* const moves = plan_.moves.data() + plan_.move_first[first];
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
+  auto const expand = [&](std::byte const* from, RowPayload const& payload) {
+    from -= static_cast<std::size_t>(range.first) * payload.row_bytes;
+    engine().submit(Lane::down, MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores_of(payload)});
+  };
   for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
-    if (row_chunks_ == 1) {
-      auto const* const from = slot + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
-      engine().submit(Lane::down, MoveRowsOp{payload.to, from, payload.row_bytes, moves, count, stores_of(payload)});
+    if (staged != nullptr) {
+      engine().submit(Lane::down, CopyOp{staged + offset, slot + offset, there * bytes});
+    } else if (row_chunks_ == 1) {
+      expand(slot + offset, payload);
     } else {
       for (std::size_t move = 0; move < count; ++move) {
         auto* const to = payload.to + static_cast<std::size_t>(moves[move].to) * payload.row_bytes + byte;
         engine().submit(Lane::down, CopyOp{to, slot + offset, bytes});
       }
     }
-    comm_.stats.bytes_down += (last - first) * bytes;
+    comm_.stats.bytes_down += needed * bytes;
   });
   mesh.end_pull(engine(), source);
-  if (chunk % row_chunks_ == 0) comm_.stats.rows_down += last - first;
+  if (staged != nullptr) {
+    for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t, std::size_t) {
+      expand(staged + offset, payload);
+    });
+    comm_.stats.rows_slack += there - needed;
+  }
+  if (chunk % row_chunks_ == 0) comm_.stats.rows_down += needed;
 }
 
 void Dispatch::keep_own() {
@@ -207,6 +232,7 @@ bool Dispatch::submit() {
   }
   std::uint64_t rounds = 0;
   for (int source = 0; source < comm_.size; ++source) rounds = std::max(rounds, chunks_of(source));
+  if (rounds > 0 && is_on_device() && row_chunks_ == 1) staging_.prepare(side(), static_cast<std::size_t>(chunk_rows_) * row_bytes_);
   zero_padding();
   for (std::uint64_t round = 0; round < rounds; ++round) {
     if (round < chunks_of(comm_.rank)) push(round);

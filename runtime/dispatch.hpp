@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/routing_state.hpp"
+#include "runtime/staging.hpp"
 
 namespace davit::detail {
 
@@ -36,6 +37,8 @@ class Dispatch final : public Call {
   void pull(int source, std::uint64_t chunk);
   void keep_own();
   void zero_padding();
+  /// Whether rows of that many bytes go by way of packed memory of this rank, from where and to where copies are fast.
+  [[nodiscard]] bool is_staged(std::size_t rows) const noexcept;
   [[nodiscard]] host::Stores stores_of(RowPayload const& payload) const noexcept;
 
   /// Received rows of a source whose position is below `position`: index of the first that is not.
@@ -66,6 +69,7 @@ class Dispatch final : public Call {
   std::int64_t chunk_rows_ = 1;   ///< rows of a chunk; 1 where a row fills several chunks
   std::uint64_t row_chunks_ = 1;  ///< chunks of a row
   std::vector<int> readers_;
+  Staging staging_;
 };
 
 }  // namespace davit::detail

@@ -57,6 +57,7 @@ void ReduceScatterv::push_round(std::uint64_t round) {
   }
   if (readers_.empty()) return;
   auto const place = mesh.place(number, 1, round);
+  engine().begin_piece(Lane::up);
   auto* const slot = mesh.begin_push(engine(), place);
   for (int step = 1; step < comm_.size; ++step) {
     int const owner = after(step);
@@ -79,17 +80,24 @@ void ReduceScatterv::pull_round(std::uint64_t round) {
   auto const place = mesh.place(number, 1, round);
   auto* const bases = bases_.data() + round * static_cast<std::uint64_t>(comm_.size);
   bases[comm_.rank] = {send_ + offsets_[static_cast<std::size_t>(comm_.rank)] + round * part, 0};
+  auto* const staged = staging_.is_ready() ? staging_.next(side(), Lane::down) : nullptr;
   for (int step = 1; step < comm_.size; ++step) {
     // The writer before(step) is `step` behind, so this rank's part is its (step - 1)th.
+    auto const at = static_cast<std::uint64_t>(step - 1) * part;
     auto const* const slot = mesh.begin_pull(engine(), before(step), place);
-    bases[before(step)] = {slot + static_cast<std::uint64_t>(step - 1) * part, 0};
+    bases[before(step)] = {(staged == nullptr ? slot : staged) + at, 0};
+    if (staged != nullptr) engine().submit(Lane::down, CopyOp{staged + at, slot + at, bytes});
     comm_.stats.bytes_down += bytes;
   }
+  auto const credit = [&] {
+    for (int step = 1; step < comm_.size; ++step) mesh.end_pull(engine(), before(step));
+  };
+  if (staged != nullptr) credit();  // the copies are all that reads the slots
   host::RowSum const types{dtype_, dtype_, dtype_, false, false};
   auto* const out = (result_ == nullptr ? recv_ : static_cast<std::byte*>(result_.get())) + round * part;
   engine().submit(Lane::down,
                   SumRowsOp{types, bases, terms_.data(), first_.data(), 1, bytes / size_of(dtype_), out, 0, nullptr});
-  for (int step = 1; step < comm_.size; ++step) mesh.end_pull(engine(), before(step));
+  if (staged == nullptr) credit();
 }
 
 bool ReduceScatterv::submit() {
@@ -115,6 +123,10 @@ bool ReduceScatterv::submit() {
   for (int rank = 0; rank < comm_.size; ++rank) terms_.push_back({static_cast<std::uint32_t>(rank), 0, 1.0F, 0});
   first_ = {0, static_cast<std::uint32_t>(comm_.size)};
   bases_.resize(rounds * static_cast<std::uint64_t>(comm_.size));
+  auto const longest = std::min(part, bytes_of(comm_.rank));
+  if (comm_.size > 1 && is_on_device() && longest >= Staging::kLeastBytes) {
+    staging_.prepare(side(), static_cast<std::size_t>(comm_.size - 2) * part + longest);
+  }
   for (std::uint64_t round = 0; round < rounds; ++round) {
     push_round(round);
     if (all_agreed()) pull_round(round);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/alltoallv.hpp"
+#include "runtime/staging.hpp"
 
 namespace davit::detail {
 
@@ -57,6 +58,7 @@ class ReduceScatterv final : public Call {
   Dtype dtype_;
   std::vector<std::uint64_t> offsets_;  ///< of each owner's block in `send`, in bytes
   std::shared_ptr<void> result_;        ///< in place: until all of the input has been read
+  Staging staging_;                     ///< on a GPU
   std::vector<RowTerm> terms_;
   std::vector<std::uint32_t> first_;
   std::vector<RowBase> bases_;  ///< `size` a round

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -121,6 +122,14 @@ bool Mesh::is_credited(int peer, std::uint32_t chunk) noexcept {
   if (has_reached(credited, chunk)) return true;
   credited = load_acquire(own_.credit(peer).chunks);
   return has_reached(credited, chunk);
+}
+
+std::uint64_t Mesh::chunk_bytes(std::uint64_t bytes) const noexcept {
+  std::uint64_t kLeastChunk = 512 << 10, div = 16;
+  if (char const* e = getenv("X_MIN")) kLeastChunk = strtoull(e, nullptr, 10);
+  if (char const* e = getenv("X_DIV")) div = strtoull(e, nullptr, 10);
+  return std::clamp(std::bit_floor(bytes / div), std::min(kLeastChunk, geometry_.slot_bytes),
+                    geometry_.slot_bytes);
 }
 
 std::byte* Mesh::begin_push(Engine& engine, std::uint32_t place) {

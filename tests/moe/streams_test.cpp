@@ -23,9 +23,8 @@ Batch identity_batch(Random& random, ExpertGroupOptions const& options) {
 }
 
 /// x is overwritten, received rows and the routing are dropped, as soon as the calls are enqueued.
-TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
-  ExpertGroupOptions const options{.experts = 10, .top_k = 3, .hidden = 96, .max_tokens = 40, .dtype = bf16};
-  run_on_streams(kRanks, small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {
+void play_back_to_back(ExpertGroupOptions const& options, Making const& making, int turns) {
+  run_on_streams(kRanks, making, [&](int rank, Communicator& comm, TestStream& stream) {
     ExpertGroup group(comm, options);
     Random same(11);
     struct Open {
@@ -34,7 +33,7 @@ TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
       Guarded out;
     };
     std::vector<Open> open;
-    for (int turn = 0; turn < fewer(12); ++turn) {
+    for (int turn = 0; turn < turns; ++turn) {
       auto batch = std::make_unique<Batch>(identity_batch(same, options));
       Player const player(*batch, rank, group);
       auto routing = player.route();
@@ -63,6 +62,21 @@ TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
                    "batch " + std::to_string(turn) + " on rank " + std::to_string(rank));
     }
   });
+}
+
+TEST(MoeStreams, BatchesBackToBackWithoutTheHost) {
+  play_back_to_back({.experts = 10, .top_k = 3, .hidden = 96, .max_tokens = 40, .dtype = bf16}, small_slots(),
+                    fewer(12));
+}
+
+/// Chunks that pass through packed memory of the GPU, several a call, whole ones and those of which a rank needs less.
+TEST(MoeStreams, LongRowsBackToBack) {
+  auto making = small_slots();
+  making.options.slot_bytes = 256 << 10;
+  for (std::int64_t const top_k : {4, 1}) {
+    play_back_to_back({.experts = 8, .top_k = top_k, .hidden = 4096, .max_tokens = 100, .dtype = bf16}, making,
+                      fewer(6));
+  }
 }
 
 TEST(MoeStreams, ChoicesOnTheGpu) {

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "davit/error.hpp"
@@ -35,7 +36,8 @@ class StandInEngine final : public DeviceEngine {
   }
   void submit(Lane lane, RaiseOp const& op) override {
     static_cast<void>(seen(op.counter, sizeof(Counter)));
-    of(lane).stream.submit([=] {
+    gather(of(lane));
+    on(lane).submit([=] {
       store_release(*op.counter, op.value);
       return true;
     });
@@ -43,7 +45,7 @@ class StandInEngine final : public DeviceEngine {
   void submit(Lane lane, HoldOp const& op) override {
     static_cast<void>(seen(op.counter, sizeof(Counter)));
     of(lane).held.add(op);
-    of(lane).stream.submit([=] { return has_reached(load_acquire(*op.counter), op.value); });
+    on(lane).submit([=] { return has_reached(load_acquire(*op.counter), op.value); });
   }
   void submit(Lane lane, MoveRowsOp const& op) override {
     auto const moves = std::make_shared<std::vector<host::RowMove>>();
@@ -85,12 +87,20 @@ class StandInEngine final : public DeviceEngine {
   }
   void submit(Lane, FetchOp const&) override { throw UsageError("davit: the stand-in fetches nothing"); }
   [[nodiscard]] bool can_fetch() const noexcept override { return false; }
+  void begin_piece(Lane lane) override { of(lane).current ^= 1; }
+  void join_pieces(Lane lane) override {
+    gather(of(lane));
+    begin_piece(lane);
+    gather(of(lane));
+  }
   [[nodiscard]] bool submits_whole_calls() const noexcept override { return true; }
   void seal() override {}
   bool progress() override { return false; }
   [[nodiscard]] bool idle() const noexcept override {
     for (auto& queue : queues_) {
-      if (!queue.stream.idle()) return false;
+      for (auto& strand : queue.strands) {
+        if (!strand.stream.idle()) return false;
+      }
       queue.held.clear();
     }
     return true;
@@ -107,10 +117,14 @@ class StandInEngine final : public DeviceEngine {
 
   void begin_after(CUstream_st* stream) override {
     auto const event = StandInStream::of(stream).record();
-    for (auto& queue : queues_) queue.stream.wait_for(event);
+    for (auto& queue : queues_) {
+      for (auto& strand : queue.strands) strand.stream.wait_for(event);
+    }
   }
   void end_before(CUstream_st* stream) override {
-    for (auto& queue : queues_) StandInStream::of(stream).wait_for(queue.stream.record());
+    for (auto& queue : queues_) {
+      for (auto& strand : queue.strands) StandInStream::of(stream).wait_for(strand.stream.record());
+    }
   }
   void release_holds() noexcept override {
     released_ = true;
@@ -122,9 +136,14 @@ class StandInEngine final : public DeviceEngine {
   [[nodiscard]] std::uint64_t launches() const noexcept override { return launches_; }
 
  private:
+  struct Strand {
+    StandInStream stream;
+    bool is_loose = false;  ///< has what the other strand did not wait for
+  };
   struct Queue {
     mutable Held held;
-    StandInStream stream;
+    Strand strands[2];  ///< take the pieces in turn
+    std::size_t current = 0;
   };
 
   template <class T>
@@ -136,10 +155,22 @@ class StandInEngine final : public DeviceEngine {
     if (abandoned_.exchange(false)) released_ = false;  // what comes after it has run out runs again
     return queues_[static_cast<std::size_t>(lane)];
   }
+  /// The stream that takes a lane's next operation.
+  [[nodiscard]] StandInStream& on(Lane lane) {
+    auto& queue = of(lane);
+    queue.strands[queue.current].is_loose = true;
+    return queue.strands[queue.current].stream;
+  }
+  void gather(Queue& queue) {
+    auto& other = queue.strands[queue.current ^ 1];
+    if (!std::exchange(other.is_loose, false)) return;
+    queue.strands[queue.current].is_loose = true;
+    queue.strands[queue.current].stream.wait_for(other.stream.record());
+  }
   template <class Work>
   void put(Lane lane, Work work) {
     // What runs out after a failure moves anything: here nothing, since the thread sanitizer would call it a race.
-    of(lane).stream.submit([this, work = std::move(work)] {
+    on(lane).submit([this, work = std::move(work)] {
       if (!released_.load(std::memory_order_acquire)) work();
       return true;
     });

@@ -34,7 +34,7 @@ void check_elements(SumRows const& sum, std::uintptr_t terms) {
 CudaEngine::CudaEngine(int device, DeviceEngineSettings const& settings)
     : context_(primary_context(device)),
       entered_(context_),
-      ring_(settings.index_bytes, settings.patience, stream(Lane::up), stream(Lane::down),
+      ring_(settings.index_bytes, settings.patience, streams(),
             [this] {
               auto const up = of(Lane::up).held.first_closed();
               return up ? up : of(Lane::down).held.first_closed();
@@ -57,13 +57,13 @@ CudaEngine::~CudaEngine() {
 }
 
 void CudaEngine::try_everything(std::chrono::milliseconds patience) {
-  auto* const bytes = ring_.take(Lane::up, 2 * sizeof(Counter));
+  auto* const bytes = ring_.take(0, 2 * sizeof(Counter));
   auto* const counters = reinterpret_cast<Counter*>(bytes);
   for (Lane const lane : {Lane::up, Lane::down}) {
     auto& counter = counters[static_cast<std::size_t>(lane)];
     counter = 0;
-    load_move_kernels(stream(lane));
-    load_sum_kernels(stream(lane));
+    load_move_kernels(stream(of(lane)));
+    load_sum_kernels(stream(of(lane)));
     submit(lane, ZeroOp{scratch_.get(), kScratchBytes});
     submit(lane, CopyOp{scratch_.get(), scratch_.get() + kScratchBytes / 2, kScratchBytes / 2});
     submit(lane, RaiseOp{&counter, 1});
@@ -86,14 +86,22 @@ void CudaEngine::try_everything(std::chrono::milliseconds patience) {
   }
 }
 
-CudaEngine::Queue& CudaEngine::open(Lane lane) {
+std::array<cudaStream_t, 4> CudaEngine::streams() const noexcept {
+  std::array<cudaStream_t, 4> all{};
+  for (std::size_t index = 0; index < all.size(); ++index)
+    all[index] = queues_[index / 2].strands[index % 2].stream.get();
+  return all;
+}
+
+cudaStream_t CudaEngine::open(Lane lane) {
   if (abandoned_.exchange(false, std::memory_order_relaxed)) {
     for (auto& queue : queues_) queue.held.clear();
   }
   for (auto& queue : queues_) flush(queue);
   auto& queue = of(lane);
   queue.is_sealed = queue.is_done = false;
-  return queue;
+  queue.strands[queue.current].is_loose = true;
+  return stream(queue);
 }
 
 void CudaEngine::add(Lane lane, CUstreamBatchMemOpParams const& operation) {
@@ -105,6 +113,34 @@ void CudaEngine::add(Lane lane, CUstreamBatchMemOpParams const& operation) {
   }
   queue.pending.push_back(operation);
   queue.is_sealed = queue.is_done = false;
+  queue.strands[queue.current].is_loose = true;
+}
+
+void CudaEngine::begin_piece(Lane lane) {
+  auto& queue = of(lane);
+  if (!queue.pending.empty()) {
+    DeviceGuard const guard(context_);
+    for (auto& each : queues_) flush(each);
+  }
+  queue.current ^= 1;
+}
+
+void CudaEngine::gather(Queue& queue) {
+  auto& other = queue.strands[queue.current ^ 1];
+  if (!other.is_loose) return;
+  DeviceGuard const guard(context_);
+  for (auto& each : queues_) flush(each);
+  other.end.record(other.stream.get());
+  DAVIT_CUDA_CHECK(cudaStreamWaitEvent(stream(queue), other.end.get(), 0));
+  other.is_loose = false;
+  queue.strands[queue.current].is_loose = true;
+}
+
+void CudaEngine::join_pieces(Lane lane) {
+  auto& queue = of(lane);
+  gather(queue);
+  begin_piece(lane);
+  gather(queue);
 }
 
 void CudaEngine::flush(Queue& queue) {
@@ -113,14 +149,13 @@ void CudaEngine::flush(Queue& queue) {
   auto const& only = operations.front();
   if (operations.size() > 1) {
     auto copy = operations;
-    check(driver().stream_batch(queue.stream.get(), static_cast<unsigned>(copy.size()), copy.data(), 0),
+    check(driver().stream_batch(stream(queue), static_cast<unsigned>(copy.size()), copy.data(), 0),
           "cuStreamBatchMemOp");
   } else if (only.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
-    check(driver().stream_write(queue.stream.get(), only.writeValue.address, only.writeValue.value,
-                                only.writeValue.flags),
+    check(driver().stream_write(stream(queue), only.writeValue.address, only.writeValue.value, only.writeValue.flags),
           "cuStreamWriteValue32");
   } else {
-    check(driver().stream_wait(queue.stream.get(), only.waitValue.address, only.waitValue.value, only.waitValue.flags),
+    check(driver().stream_wait(stream(queue), only.waitValue.address, only.waitValue.value, only.waitValue.flags),
           "cuStreamWaitValue32");
   }
 }
@@ -128,16 +163,17 @@ void CudaEngine::flush(Queue& queue) {
 void CudaEngine::submit(Lane lane, CopyOp const& op) {
   if (op.bytes == 0) return;
   DeviceGuard const guard(context_);
-  DAVIT_CUDA_CHECK(cudaMemcpyAsync(op.to, op.from, op.bytes, cudaMemcpyDefault, open(lane).stream.get()));
+  DAVIT_CUDA_CHECK(cudaMemcpyAsync(op.to, op.from, op.bytes, cudaMemcpyDefault, open(lane)));
 }
 
 void CudaEngine::submit(Lane lane, ZeroOp const& op) {
   if (op.bytes == 0) return;
   DeviceGuard const guard(context_);
-  DAVIT_CUDA_CHECK(cudaMemsetAsync(op.to, 0, op.bytes, open(lane).stream.get()));
+  DAVIT_CUDA_CHECK(cudaMemsetAsync(op.to, 0, op.bytes, open(lane)));
 }
 
 void CudaEngine::submit(Lane lane, RaiseOp const& op) {
+  gather(of(lane));
   CUstreamBatchMemOpParams operation{};
   operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   operation.writeValue.address = address_of(op.counter);
@@ -169,12 +205,12 @@ void CudaEngine::submit(Lane lane, MoveRowsOp const& op) {
   DeviceGuard const guard(context_);
   auto const most = ring_.part_bytes() / sizeof(host::RowMove);
   for (std::size_t first = 0; first < op.count; first += most) {
-    auto& queue = open(lane);
+    auto* const on = open(lane);
     auto const count = std::min(most, op.count - first);
-    auto* const moves = ring_.take(lane, count * sizeof(host::RowMove));
+    auto* const moves = ring_.take(strand(lane), count * sizeof(host::RowMove));
     std::memcpy(moves, op.moves + first, count * sizeof(host::RowMove));
-    launch(queue.stream.get(), MoveRows{op.to, op.from, op.row_bytes, reinterpret_cast<IndexPair const*>(moves),
-                                        static_cast<unsigned>(count)});
+    launch(on, MoveRows{op.to, op.from, op.row_bytes, reinterpret_cast<IndexPair const*>(moves),
+                        static_cast<unsigned>(count)});
     ++launches_;
   }
 }
@@ -196,8 +232,8 @@ std::size_t CudaEngine::sum_some(Lane lane, SumRowsOp const& op, std::size_t row
     throw UsageError("davit: a row is a sum of " + std::to_string(op.first[row + 1] - op.first[row]) +
                      " rows, more than the index memory of the CUDA engine takes");
   }
-  auto& queue = open(lane);
-  auto* const room = ring_.take(lane, bytes(last));
+  auto* const on = open(lane);
+  auto* const room = ring_.take(strand(lane), bytes(last));
   auto* const first = reinterpret_cast<unsigned*>(room);
   auto* const terms = reinterpret_cast<RowAddend*>(room + first_bytes(last));
   std::uintptr_t bits = 0;
@@ -224,7 +260,7 @@ std::size_t CudaEngine::sum_some(Lane lane, SumRowsOp const& op, std::size_t row
               op.bias == nullptr ? nullptr : op.bias + row * op.out_stride};
   check_elements(sum, bits);
   sum.aligned = can_sum_by_16(sum, bits);
-  launch(queue.stream.get(), sum);
+  launch(on, sum);
   ++launches_;
   return last;
 }
@@ -239,7 +275,8 @@ void CudaEngine::seal() {
   for (auto& queue : queues_) flush(queue);
   for (auto& queue : queues_) {
     if (queue.is_sealed) continue;
-    queue.sealed.record(queue.stream.get());
+    gather(queue);
+    queue.sealed.record(stream(queue));
     queue.is_sealed = true;
   }
 }
@@ -254,7 +291,7 @@ bool CudaEngine::is_done(Queue const& queue) {
 bool CudaEngine::progress() {
   DeviceGuard const guard(context_);  // or the runtime would make a context of its own choice for this thread
   for (auto const& queue : queues_) {
-    if (!is_done(queue) && !queue.is_sealed) static_cast<void>(queue.stream.is_done());  // for its error
+    if (!is_done(queue) && !queue.is_sealed) static_cast<void>(queue.strands[0].stream.is_done());  // for its error
   }
   return false;
 }
@@ -288,8 +325,8 @@ bool CudaEngine::run_out() noexcept {
   }
   release_holds();
   bool done = true;
-  for (auto& queue : queues_) {
-    auto const result = cudaStreamQuery(queue.stream.get());
+  for (auto* const stream : streams()) {
+    auto const result = cudaStreamQuery(stream);
     done = done && result != cudaErrorNotReady;  // any other error: the context is gone, nothing will run
     ignore(result);
   }
@@ -309,7 +346,10 @@ void CudaEngine::begin_after(CUstream_st* user) {
   DeviceGuard const guard(context_);
   start_.record(user);
   for (Lane const lane : {Lane::up, Lane::down}) {
-    DAVIT_CUDA_CHECK(cudaStreamWaitEvent(open(lane).stream.get(), start_.get(), 0));
+    open(lane);
+    for (auto& strand : of(lane).strands) {
+      DAVIT_CUDA_CHECK(cudaStreamWaitEvent(strand.stream.get(), start_.get(), 0));
+    }
   }
 }
 

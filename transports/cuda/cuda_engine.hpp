@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The engine on a GPU: each lane is a stream. Copies go to the copy engines, counters to stream memory operations,
-/// rows to small kernels. Nothing runs on the host, so there is nothing to progress.
+/// The engine on a GPU: each lane is two streams, its strands, which take its pieces in turn. Copies go to the copy
+/// engines, counters to stream memory operations, rows to small kernels. Nothing runs on the host, so there is nothing
+/// to progress.
 #pragma once
 
 #include <array>
@@ -38,6 +39,8 @@ class CudaEngine final : public DeviceEngine {
   /// @throws UsageError: a GPU fetches nothing from other processes.
   void submit(Lane lane, FetchOp const& op) override;
   [[nodiscard]] bool can_fetch() const noexcept override { return false; }
+  void begin_piece(Lane lane) override;
+  void join_pieces(Lane lane) override;
 
   [[nodiscard]] bool submits_whole_calls() const noexcept override { return true; }
   void seal() override;
@@ -60,23 +63,40 @@ class CudaEngine final : public DeviceEngine {
   /// Memory operations that follow each other in a lane go to the driver together.
   static constexpr std::size_t kMostPending = 64;
 
-  struct Queue {
+  /// What was put on one strand after the other strand last waited for it is *loose*. Where only one strand is, all
+  /// of the lane is before its end.
+  struct Strand {
     Stream stream;
+    Event end;
+    bool is_loose = false;
+  };
+  struct Queue {
+    std::array<Strand, 2> strands;
+    std::size_t current = 0;
     Event sealed;
-    std::vector<CUstreamBatchMemOpParams> pending;
-    bool is_sealed = true;        ///< nothing was submitted since the last seal
-    mutable bool is_done = true;  ///< and the sealed event was seen done
+    std::vector<CUstreamBatchMemOpParams> pending;  ///< for the current strand
+    bool is_sealed = true;                          ///< nothing was submitted since the last seal
+    mutable bool is_done = true;                    ///< and the sealed event was seen done
     mutable Held held;
   };
 
   [[nodiscard]] Queue& of(Lane lane) noexcept { return queues_[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] Queue const& of(Lane lane) const noexcept { return queues_[static_cast<std::size_t>(lane)]; }
-  [[nodiscard]] cudaStream_t stream(Lane lane) const noexcept { return of(lane).stream.get(); }
+  [[nodiscard]] static cudaStream_t stream(Queue const& queue) noexcept {
+    return queue.strands[queue.current].stream.get();
+  }
+  /// The number of a lane's current strand among all.
+  [[nodiscard]] std::size_t strand(Lane lane) const noexcept {
+    return 2 * static_cast<std::size_t>(lane) + of(lane).current;
+  }
+  [[nodiscard]] std::array<cudaStream_t, 4> streams() const noexcept;
   /// Ready for the next operation: all that was submitted earlier, to whichever lane, is with the driver. Otherwise one
   /// that blocks the host could keep back an operation that a peer waits for.
-  Queue& open(Lane lane);
+  cudaStream_t open(Lane lane);
   void add(Lane lane, CUstreamBatchMemOpParams const& operation);
   void flush(Queue& queue);
+  /// The current strand waits for what is loose on the other.
+  void gather(Queue& queue);
   [[nodiscard]] static bool is_done(Queue const& queue);
   void try_everything(std::chrono::milliseconds patience);
   /// As many of an operation's rows from `row` on as a part of the ring takes. @returns the row behind.

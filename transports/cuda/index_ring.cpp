@@ -17,26 +17,27 @@ std::size_t rounded(std::size_t bytes) noexcept { return (bytes + kAlignment - 1
 
 }  // namespace
 
-IndexRing::IndexRing(std::size_t bytes, std::optional<std::chrono::milliseconds> patience, cudaStream_t up,
-                     cudaStream_t down, std::function<std::optional<Blocked>()> closed)
+IndexRing::IndexRing(std::size_t bytes, std::optional<std::chrono::milliseconds> patience,
+                     std::array<cudaStream_t, kStreams> const& streams,
+                     std::function<std::optional<Blocked>()> closed)
     : part_bytes_(rounded(std::max(bytes / kParts, std::size_t{4096}))),
       patience_(patience),
-      streams_{up, down},
+      streams_(streams),
       closed_(std::move(closed)),
       memory_(part_bytes_ * kParts) {}
 
-std::byte* IndexRing::take(Lane lane, std::size_t bytes) {
+std::byte* IndexRing::take(std::size_t stream, std::size_t bytes) {
   bytes = rounded(bytes);
   if (used_ + bytes > part_bytes_) turn();
   auto* const begin = memory_.get() + part_ * part_bytes_ + used_;
   used_ += bytes;
-  used_by_[static_cast<std::size_t>(lane)] = true;
+  used_by_[stream] = true;
   return begin;
 }
 
 void IndexRing::turn() {
-  for (std::size_t lane = 0; lane < streams_.size(); ++lane) {
-    if (used_by_[lane]) parts_[part_].last[lane].record(streams_[lane]);
+  for (std::size_t stream = 0; stream < kStreams; ++stream) {
+    if (used_by_[stream]) parts_[part_].last[stream].record(streams_[stream]);
   }
   used_by_ = {};
   auto const next = (part_ + 1) % kParts;
