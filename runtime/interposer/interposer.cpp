@@ -5,10 +5,18 @@
 #include "davit/davit_mpi.h"
 #include "runtime/factory.hpp"
 #include "runtime/interposer/next.hpp"
+#include "runtime/progress.hpp"
 
 using davit::drop_in::Kind;
 using davit::drop_in::next;
 using davit::drop_in::passes;
+
+namespace {
+
+/// Made before main, so that it outlives what the program has called at its exit, MPI_Finalize among it.
+[[gnu::constructor]] void make_what_lasts() { static_cast<void>(davit::detail::Progress::of_process()); }
+
+}  // namespace
 
 extern "C" {
 
