@@ -44,6 +44,7 @@ struct Attached : std::enable_shared_from_this<Attached> {
   int size = 0;
   bool is_inter = false;
   bool tried = false;          ///< whether `davit` is what it will be
+  bool wanted = false;         ///< by a nonblocking call that came before it could be made
   std::exception_ptr failure;  ///< of making it: the ranks no longer stand at the same place
   std::string reason;          ///< why MPI does the calls
   int neighbors = -1;          ///< whether davit takes exchanges of neighbours; -1: the ranks have not agreed yet

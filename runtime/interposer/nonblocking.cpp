@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+
 #include "davit/export.hpp"
 #include "runtime/interposer/posting.hpp"
 
 namespace davit::drop_in {
 namespace {
+
+/// Communicators on which a nonblocking call came before any blocking one.
+std::atomic<int> wanted{0};
 
 int hand_out(Attached const& at, std::shared_ptr<Pending> pending, int code, MPI_Request* request) {
   if (code != MPI_SUCCESS) return report_error(at.comm, code);
@@ -18,6 +23,10 @@ Attached* poster_of(MPI_Comm comm, Kind kind) noexcept {
   try {
     auto* const at = attached_so_far(comm);
     if (at != nullptr && at->davit) return at;
+    if (at != nullptr && !at->tried && !at->wanted) {
+      at->wanted = true;
+      ++wanted;
+    }
     if (at != nullptr && switches().verbose) {
       ++at->tally[kind].passed_on;
       if (!at->tried) ++at->tally[kind].early;
@@ -72,7 +81,26 @@ DAVIT_EXPORT int PMPI_Ialltoall(void const* sendbuf, int sendcount, MPI_Datatype
                       comm, request,
                       [&] { return real(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); });
 }
+
+/// For programs that only make nonblocking calls: a barrier is a blocking call too, and all ranks made the same calls
+/// before it.
+DAVIT_EXPORT int PMPI_Barrier(MPI_Comm comm) {
+  static auto* const real = next<decltype(PMPI_Barrier)>("PMPI_Barrier");
+  if (wanted.load(std::memory_order_relaxed) == 0 || Inside::any()) return real(comm);
+  auto* const at = attached_so_far(comm);
+  if (at == nullptr || !at->wanted) return real(comm);
+  at->wanted = false;
+  --wanted;
+  int code = MPI_SUCCESS;
+  try {
+    static_cast<void>(attached(comm));
+  } catch (...) {
+    code = class_of_current(MPI_ERR_OTHER);
+  }
+  return code == MPI_SUCCESS ? real(comm) : report_error(comm, code);
+}
 }
 
 DAVIT_ALSO_AS(MPI_Ialltoallv, PMPI_Ialltoallv);
 DAVIT_ALSO_AS(MPI_Ialltoall, PMPI_Ialltoall);
+DAVIT_ALSO_AS(MPI_Barrier, PMPI_Barrier);
