@@ -27,4 +27,11 @@ if(DAVIT_BUILD_INTERPOSER)
   set_target_properties(davit_mpi PROPERTIES
     LINK_DEPENDS ${davit_exported} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
   install(TARGETS davit_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # For an example, and tests.
+  include(CheckLanguage)
+  check_language(Fortran)
+  if(CMAKE_Fortran_COMPILER AND (DAVIT_BUILD_TESTS OR DAVIT_BUILD_EXAMPLES))
+    enable_language(Fortran)
+    find_package(MPI COMPONENTS Fortran)
+  endif()
 endif()
