@@ -9,7 +9,7 @@
  *
  * Any datatype: contiguous ones go as they lie, others through MPI_Pack and MPI_Unpack. Errors go to the communicator's
  * error handler: MPI_ERR_TRUNCATE where a pair's bytes differ, MPI_ERR_COUNT for a negative count, MPI_ERR_TYPE for no
- * datatype, MPI_ERR_OTHER for the rest and on ranks whose peer refused; the next call works. A wait ends after
+ * datatype or one that cannot be taken, MPI_ERR_OTHER for the rest and on ranks whose peer refused; the next call works. A wait ends after
  * DAVIT_TIMEOUT if that is set, else after a day, since a legal MPI program may let a rank come late; a dead rank is
  * noticed at once. */
 #pragma once
