@@ -115,7 +115,7 @@ int davit_neighbor_alltoallv(void const* sendbuf, int const sendcounts[], int co
     } catch (std::exception const&) {
       code = class_of_current(MPI_ERR_OTHER);
     }
-    if (!takes && switches().verbose) ++at->tally[kind].passed_on;
+    if (!takes && switches().verbose) at->tally.change(kind, [](Calls& calls) { ++calls.passed_on; });
   }
   if (code != MPI_SUCCESS) return report_error(comm, code);
   if (!takes) {

@@ -28,8 +28,10 @@ Attached* poster_of(MPI_Comm comm, Kind kind) noexcept {
       ++wanted;
     }
     if (at != nullptr && switches().verbose) {
-      ++at->tally[kind].passed_on;
-      if (!at->tried) ++at->tally[kind].early;
+      at->tally.change(kind, [&](Calls& calls) {
+        ++calls.passed_on;
+        if (!at->tried) ++calls.early;
+      });
     }
   } catch (...) {  // then MPI says what is wrong
     static_cast<void>(class_of_current(MPI_ERR_OTHER));

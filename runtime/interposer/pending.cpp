@@ -62,9 +62,10 @@ int Pending::begin(Communicator& davit, Given const& send, Given const& recv) {
       stage);
   if (code != MPI_SUCCESS) sides_.reset();
   if (switches().verbose) {
-    auto& calls = at_->tally[kind_];
-    ++calls.taken;
-    calls.bytes += static_cast<std::uint64_t>(stage.bytes);
+    at_->tally.change(kind_, [&](Calls& calls) {
+      ++calls.taken;
+      calls.bytes += static_cast<std::uint64_t>(stage.bytes);
+    });
   }
   return code;
 }
@@ -108,7 +109,8 @@ bool Pending::finish() {
   }
   sides_.reset();
   if (switches().verbose) {
-    at_->tally[kind_].seconds += std::chrono::duration<double>(Clock::now() - started_).count();
+    std::chrono::duration<double> const took = Clock::now() - started_;
+    at_->tally.change(kind_, [&](Calls& calls) { calls.seconds += took.count(); });
   }
   int const completed = persistent() ? MPI_Start(&handle_) : MPI_Grequest_complete(handle_);
   if (completed != MPI_SUCCESS) code_ = MPI_ERR_OTHER;

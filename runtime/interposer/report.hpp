@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "runtime/interposer/switches.hpp"
@@ -28,11 +29,17 @@ using Clock = std::chrono::steady_clock;
 
 class Tally {
  public:
-  [[nodiscard]] Calls& operator[](Kind kind) noexcept { return calls_[static_cast<std::size_t>(kind)]; }
+  /// A call may end on another thread than the one that begins the next.
+  template <class Change>
+  void change(Kind kind, Change const& change) {
+    std::lock_guard const held(mutex_);
+    change(calls_[static_cast<std::size_t>(kind)]);
+  }
   /// To stderr, if there were calls. @param reason why MPI does the calls, if it does
   void print(int ranks, std::string const& reason) const;
 
  private:
+  std::mutex mutex_;
   std::array<Calls, kinds> calls_{};
 };
 

@@ -40,6 +40,7 @@ Side::Side(Given const& given, std::size_t blocks, MPI_Comm own)
       given_data_(static_cast<std::byte*>(given.data)),
       numbers_(few_numbers_.data()),
       data_(given_data_) {
+  if (given.data == bootstrap::in_place_buffer) throw BadBuffer("davit: recvbuf is MPI_IN_PLACE, only sendbuf may be");
   if (blocks > few) {
     many_numbers_ = std::make_unique_for_overwrite<std::int64_t[]>(2 * blocks);
     numbers_ = many_numbers_.get();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "davit/communicator.hpp"
+#include "davit/error.hpp"
 #include "runtime/interposer/attached.hpp"
 
 namespace davit::drop_in {
@@ -42,11 +43,16 @@ struct Given {
 [[nodiscard]] Given blocks_of(void const* data, int const* counts, int const* displs, MPI_Datatype datatype);
 [[nodiscard]] Given blocks_of(void const* data, MPI_Count const* counts, MPI_Aint const* displs, MPI_Datatype datatype);
 
+/// MPI_IN_PLACE where it may not be.
+struct BadBuffer : UsageError {
+  using UsageError::UsageError;
+};
+
 /// The same side in bytes. Where the type has gaps, the blocks lie packed in a buffer of its own. The arrays given are
 /// not read after the constructor.
 class Side {
  public:
-  /// @throws UsageError for a datatype that cannot be taken.
+  /// @throws BadBuffer; UsageError for a datatype that cannot be taken.
   Side(Given const& given, std::size_t blocks, MPI_Comm own);
   ~Side();
   Side(Side const&) = delete;

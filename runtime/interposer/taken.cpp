@@ -3,6 +3,7 @@
 
 #include "bootstrap/mpi_bootstrap.hpp"
 #include "davit/error.hpp"
+#include "runtime/interposer/sides.hpp"
 #include "runtime/log.hpp"
 
 namespace davit::drop_in {
@@ -11,7 +12,7 @@ namespace {
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Both from a common start, so that neither waits for a rank that came late. @returns the call's
-int compared(Attached& at, Calls& calls, std::function<int()> const& call, std::function<int()> const& again) {
+int compared(Attached& at, Kind kind, std::function<int()> const& call, std::function<int()> const& again) {
   MPI_Barrier(at.own);
   auto start = Clock::now();
   int const code = call();
@@ -21,9 +22,12 @@ int compared(Attached& at, Calls& calls, std::function<int()> const& call, std::
   if (MPI_Allreduce(&good, &all, 1, bootstrap::int_type, MPI_MIN, at.own) != MPI_SUCCESS || all == 0) return code;
   start = Clock::now();
   if (again() != MPI_SUCCESS) return code;
-  calls.sampled_mpi += since(start);
-  calls.sampled_davit += by_davit;
-  ++calls.sampled;
+  auto const by_mpi = since(start);
+  at.tally.change(kind, [&](Calls& calls) {
+    calls.sampled_mpi += by_mpi;
+    calls.sampled_davit += by_davit;
+    ++calls.sampled;
+  });
   return code;
 }
 
@@ -40,6 +44,9 @@ int class_of_current(int otherwise) noexcept {
   } catch (MismatchError const& error) {
     detail::log(LogLevel::error, error.what());
     return MPI_ERR_TRUNCATE;
+  } catch (BadBuffer const& error) {
+    detail::log(LogLevel::error, error.what());
+    return MPI_ERR_BUFFER;
   } catch (UsageError const& error) {
     detail::log(LogLevel::error, error.what());
     return otherwise;
@@ -53,7 +60,9 @@ Attached* taker_of(MPI_Comm comm, Kind kind, int& code) {
   try {
     auto* const at = attached(comm);
     if (at != nullptr && at->davit) return at;
-    if (at != nullptr && switches().verbose) ++at->tally[kind].passed_on;
+    if (at != nullptr && switches().verbose) {
+      at->tally.change(kind, [](Calls& calls) { ++calls.passed_on; });
+    }
   } catch (...) {
     code = class_of_current(MPI_ERR_OTHER);
   }
@@ -62,14 +71,19 @@ Attached* taker_of(MPI_Comm comm, Kind kind, int& code) {
 
 int measured(Attached& at, Kind kind, Stage const& stage, std::function<int()> const& call,
              std::function<int()> const& again) {
-  auto& calls = at.tally[kind];
   auto const sample = switches().sample;
-  ++calls.taken;
-  bool const compares = again && sample > 0 && calls.taken % sample == 0;
+  bool compares = false;
+  at.tally.change(kind, [&](Calls& calls) {
+    ++calls.taken;
+    compares = again && sample > 0 && calls.taken % sample == 0;
+  });
   auto const start = Clock::now();
-  int const code = compares ? compared(at, calls, call, again) : call();
-  if (!compares) calls.seconds += since(start);
-  calls.bytes += static_cast<std::uint64_t>(stage.bytes);
+  int const code = compares ? compared(at, kind, call, again) : call();
+  auto const seconds = compares ? 0 : since(start);
+  at.tally.change(kind, [&](Calls& calls) {
+    calls.seconds += seconds;
+    calls.bytes += static_cast<std::uint64_t>(stage.bytes);
+  });
   return code;
 }
 

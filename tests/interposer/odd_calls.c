@@ -174,6 +174,9 @@ static void wrong(void) {
   class = class_of(MPI_Alltoall(data, 1, rank == 0 ? MPI_DATATYPE_NULL : MPI_INT, got, 1, MPI_INT, MPI_COMM_WORLD));
   expect(class == (rank == 0 ? MPI_ERR_TYPE : MPI_ERR_OTHER), "no datatype");
   reversed(MPI_COMM_WORLD, 9, "after no datatype");
+  class = class_of(MPI_Alltoall(data, 1, MPI_INT, rank == 0 ? MPI_IN_PLACE : got, 1, MPI_INT, MPI_COMM_WORLD));
+  expect(class == (rank == 0 ? MPI_ERR_BUFFER : MPI_ERR_OTHER), "in place on the wrong side");
+  reversed(MPI_COMM_WORLD, 9, "after in place on the wrong side");
   class = class_of(MPI_Alltoall(data, 1, MPI_INT, got, 2, MPI_INT, MPI_COMM_WORLD));
   expect(class == MPI_ERR_TRUNCATE, "the block a rank keeps");
   reversed(MPI_COMM_WORLD, 9, "after that");
