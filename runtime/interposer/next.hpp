@@ -23,4 +23,5 @@ Function* next(char const* name) {
 
 /// Gives a function that is defined here as PMPI_x the name MPI_x as well: wrappers of some MPI libraries, Fortran's
 /// above all, call the one, programs the other.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define DAVIT_ALSO_AS(name, profiled) extern "C" DAVIT_EXPORT decltype(profiled) name __attribute__((alias(#profiled)))

@@ -79,7 +79,8 @@ class Side {
   MPI_Comm own_;
   Type type_;
   std::byte* given_data_;
-  std::int64_t* numbers_;  ///< counts, then displacements
+  std::array<std::int64_t, 2 * few> few_numbers_;  ///< not set: only as many as there are blocks are used
+  std::int64_t* numbers_;                          ///< counts, then displacements
   std::byte* data_;
   std::int64_t total_ = 0;
   bool negative_ = false;
@@ -87,7 +88,6 @@ class Side {
   std::vector<std::int64_t> places_;  ///< of blocks in the program's buffer, in bytes; only of types with gaps
   std::unique_ptr<std::byte[]> packed_;
   std::unique_ptr<std::int64_t[]> many_numbers_;
-  std::array<std::int64_t, 2 * few> few_numbers_;
 };
 
 /// Both sides of a call, packed and ready.
