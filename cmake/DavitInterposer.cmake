@@ -23,6 +23,7 @@ if(DAVIT_BUILD_INTERPOSER)
   davit_fill(davit_mpi)
   target_link_libraries(davit_mpi PRIVATE davit_headers davit_flags ${CMAKE_DL_LIBS})
   davit_sees(davit_mpi PRIVATE runtime transports bootstrap)
+  target_compile_options(davit_mpi PRIVATE -ftls-model=initial-exec)
   target_link_options(davit_mpi PRIVATE LINKER:--version-script=${davit_exported})
   set_target_properties(davit_mpi PROPERTIES
     LINK_DEPENDS ${davit_exported} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
