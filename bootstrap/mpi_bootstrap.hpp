@@ -33,6 +33,8 @@ inline void const* const in_place_buffer = MPI_IN_PLACE;
 inline MPI_Request const no_request = MPI_REQUEST_NULL;
 inline MPI_Datatype const byte_type = MPI_BYTE;
 inline MPI_Datatype const int_type = MPI_INT;
+inline MPI_Datatype const float_type = MPI_FLOAT;
+inline MPI_Op const sum = MPI_SUM;
 inline MPI_Info const no_info = MPI_INFO_NULL;
 inline MPI_Errhandler const errors_return = MPI_ERRORS_RETURN;
 inline MPI_Status* const no_status = MPI_STATUS_IGNORE;
@@ -177,32 +179,46 @@ inline void play_round(MPI_Comm comm, int rank, int size, int tag, std::span<std
 /// those who gave up had sent for the first, but nothing of them for the second.
 inline constexpr int rounds_of_agreement = 2;
 
+/// One nonblocking call that makes a communicator, or only meets. MPI keeps it for good if it does not end.
+struct Attempt {
+  MPI_Request request = no_request;
+  MPI_Comm copy = no_comm;
+};
+
+/// Waits for what `start` begins in an Attempt. @param who meets, and where, for the message
+/// @throws TimeoutError, SystemError
+template <class Start>
+MPI_Comm finish(Start start, char const* call, char const* who, Deadline deadline) {
+  auto attempt = std::make_unique<Attempt>();
+  check(start(*attempt), call);
+  Attempt* const pending = attempt.release();
+  auto const is_done = [&] {
+    int flag = 0;
+    check(MPI_Test(&pending->request, &flag, no_status), call);
+    return flag != 0;
+  };
+  if (!poll(is_done, deadline)) {
+    throw TimeoutError("davit: " + std::string(who) + ": time-out in " + std::string(call) +
+                           ": not all ranks of the communicator called " + std::string(who),
+                       -1);
+  }
+  attempt.reset(pending);
+  return attempt->copy;
+}
+
+/// To be passed before an MPI call that cannot give up. @throws TimeoutError, SystemError
+inline void meet(MPI_Comm comm, char const* who, Deadline deadline) {
+  for (int i = 0; i < rounds_of_agreement; ++i) {
+    finish([&](Attempt& attempt) { return MPI_Ibarrier(comm, &attempt.request); }, "MPI_Ibarrier", who, deadline);
+  }
+}
+
 /// MPI_Comm_dup with a deadline. Barriers come first: Open MPI makes no communicator at all while a duplication is
 /// pending, so none must be started in vain. @throws TimeoutError, SystemError
 inline MPI_Comm duplicate(MPI_Comm comm, Deadline deadline) {
-  struct Attempt {
-    MPI_Request request = no_request;
-    MPI_Comm copy = no_comm;
-  };
-  auto attempt = std::make_unique<Attempt>();
-  auto const finish = [&](int code, char const* call) {
-    check(code, call);
-    Attempt* const pending = attempt.release();  // MPI's, for good if it does not end
-    auto const is_done = [&] {
-      int flag = 0;
-      check(MPI_Test(&pending->request, &flag, no_status), call);
-      return flag != 0;
-    };
-    if (!poll(is_done, deadline)) {
-      throw TimeoutError("davit: davit::mpi: time-out in " + std::string(call) +
-                             ": not all ranks of the communicator called davit::mpi",
-                         -1);
-    }
-    attempt.reset(pending);
-  };
-  for (int i = 0; i < rounds_of_agreement; ++i) finish(MPI_Ibarrier(comm, &attempt->request), "MPI_Ibarrier");
-  finish(MPI_Comm_idup(comm, &attempt->copy, &attempt->request), "MPI_Comm_idup");
-  return attempt->copy;
+  meet(comm, "davit::mpi", deadline);
+  return finish([&](Attempt& attempt) { return MPI_Comm_idup(comm, &attempt.copy, &attempt.request); }, "MPI_Comm_idup",
+                "davit::mpi", deadline);
 }
 
 }  // namespace davit::bootstrap

@@ -17,7 +17,7 @@ struct Sink {
 };
 
 Sink& sink() {
-  static Sink instance;
+  static auto& instance = *new Sink;  // never destroyed: communicators may end at exit
   return instance;
 }
 

@@ -126,7 +126,8 @@ Environment read() {
 }  // namespace
 
 Environment const& environment() {
-  static Environment const instance = read();  // a throwing initialiser is run again at the next call
+  // A throwing initialiser is run again at the next call. Never destroyed: communicators may end at exit.
+  static auto const& instance = *new Environment const(read());
   return instance;
 }
 

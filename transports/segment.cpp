@@ -63,7 +63,7 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry instance;
+  static auto& instance = *new Registry;  // never destroyed: MPI_Finalize may run at exit, and ends communicators
   return instance;
 }
 

@@ -9,9 +9,9 @@
  *
  * Any datatype: contiguous ones go as they lie, others through MPI_Pack and MPI_Unpack. Errors go to the communicator's
  * error handler: MPI_ERR_TRUNCATE where a pair's bytes differ, MPI_ERR_COUNT for a negative count, MPI_ERR_TYPE for no
- * datatype, MPI_ERR_OTHER for the rest and on ranks whose peer refused; the next call works. A wait ends after
- * DAVIT_TIMEOUT if that is set, else after a day, since a legal MPI program may let a rank come late; a dead rank is
- * noticed at once. */
+ * datatype or one that cannot be taken, MPI_ERR_OTHER for the rest and on ranks whose peer refused; the next call
+ * works. A wait ends after DAVIT_TIMEOUT if that is set, else after a day, since a legal MPI program may let a rank
+ * come late; a dead rank is noticed at once. */
 #pragma once
 
 #include <mpi.h>
@@ -29,6 +29,16 @@ DAVIT_EXPORT int davit_alltoallv(void const* sendbuf, int const sendcounts[], in
 /** As MPI_Alltoall. */
 DAVIT_EXPORT int davit_alltoall(void const* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
                                 MPI_Datatype recvtype, MPI_Comm comm);
+/** As MPI_Allgatherv. */
+DAVIT_EXPORT int davit_allgatherv(void const* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf,
+                                  int const recvcounts[], int const displs[], MPI_Datatype recvtype, MPI_Comm comm);
+/** As MPI_Reduce_scatter. davit adds MPI_FLOAT by MPI_SUM, rank rising; the MPI library does the rest. */
+DAVIT_EXPORT int davit_reduce_scatter(void const* sendbuf, void* recvbuf, int const recvcounts[], MPI_Datatype datatype,
+                                      MPI_Op op, MPI_Comm comm);
+/** As MPI_Neighbor_alltoallv. The MPI library does it where a rank is a neighbour of another in more than one way. */
+DAVIT_EXPORT int davit_neighbor_alltoallv(void const* sendbuf, int const sendcounts[], int const sdispls[],
+                                          MPI_Datatype sendtype, void* recvbuf, int const recvcounts[],
+                                          int const rdispls[], MPI_Datatype recvtype, MPI_Comm comm);
 
 #ifdef __cplusplus
 }

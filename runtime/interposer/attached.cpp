@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -14,6 +15,7 @@
 
 #include "bootstrap/mpi_bootstrap.hpp"
 #include "davit/mpi.hpp"
+#include "runtime/interposer/switches.hpp"
 #include "runtime/log.hpp"
 
 namespace davit::drop_in {
@@ -27,36 +29,42 @@ std::atomic<std::uint64_t> freed{0};
 /// What is alive, for the end of MPI.
 struct Registry {
   std::mutex mutex;
-  std::set<Attached*> all;
+  std::map<Attached*, std::shared_ptr<Attached>> all;
+  void (*at_finalize)() = nullptr;
 };
 Registry& registry() {
-  static Registry instance;
+  // Never destroyed: MPI_Finalize may run at exit.
+  static auto& instance = *new Registry;
   return instance;
 }
 
 void close(Attached& at) noexcept {
   Inside const inside;
+  if (switches().verbose && at.rank == 0) at.tally.print(at.size, at.reason);
   at.davit = Communicator();
   if (at.own != bootstrap::no_comm) MPI_Comm_free(&at.own);
 }
 
 int on_comm_free(MPI_Comm /*comm*/, int /*key*/, void* value, void* /*extra*/) {
-  std::unique_ptr<Attached> const at(static_cast<Attached*>(value));
   ++freed;
+  std::shared_ptr<Attached> at;
   {
     std::lock_guard const held(registry().mutex);
-    registry().all.erase(at.get());
+    auto const found = registry().all.find(static_cast<Attached*>(value));
+    at = std::move(found->second);
+    registry().all.erase(found);
   }
-  close(*at);
+  at->comm = bootstrap::no_comm;
+  // Open calls need what they run on, so it goes with the last of them, and `own` with MPI_Finalize.
+  if (at.use_count() == 1) close(*at);
   return MPI_SUCCESS;
 }
 
 /// A rank still inside a call that fails must not find its peer gone. MPI_Finalize is collective, so all come; whoever
 /// has died is not waited for long.
 void meet_at_the_end() {
-  Inside const inside;
   std::vector<MPI_Request> meetings;
-  for (auto* const at : registry().all) {
+  for (auto const& [at, owner] : registry().all) {
     if (!at->davit || !at->davit.usable()) continue;
     meetings.push_back(bootstrap::no_request);
     if (MPI_Ibarrier(at->own, &meetings.back()) != MPI_SUCCESS) meetings.pop_back();
@@ -70,9 +78,11 @@ void meet_at_the_end() {
 }
 
 int on_finalize(MPI_Comm /*comm*/, int /*key*/, void* /*value*/, void* /*extra*/) {
+  Inside const inside;
+  if (registry().at_finalize != nullptr) registry().at_finalize();
   std::lock_guard const held(registry().mutex);
   meet_at_the_end();
-  for (auto* const at : registry().all) close(*at);
+  for (auto const& [at, owner] : registry().all) close(*at);
   return MPI_SUCCESS;
 }
 
@@ -112,32 +122,34 @@ Options options_of_calls() {
 }
 
 /// All ranks come out with a communicator, or none does.
-void make(MPI_Comm comm, Attached& at) {
-  // Waits for the others without a deadline, as the program's own call would. Unlike a duplicate, it calls none of the
-  // program's attribute functions.
-  check(MPI_Comm_split(comm, 0, at.rank, &at.own), "MPI_Comm_split");
+void make(Attached& at) {
+  // As patient as the program's own call, which would wait here too. Unlike a duplicate, a split calls none of the
+  // program's attribute functions; all ranks have met, so it ends.
+  auto const options = options_of_calls();
+  bootstrap::meet(at.comm, "the collective that davit takes", std::chrono::steady_clock::now() + options.timeout);
+  check(MPI_Comm_split(at.comm, 0, at.rank, &at.own), "MPI_Comm_split");
   check(MPI_Comm_set_errhandler(at.own, bootstrap::errors_return), "MPI_Comm_set_errhandler");
-  std::string reason;
   try {
     auto who = mpi(at.own);
     std::set<int> const nodes(who->nodes().begin(), who->nodes().end());
     if (nodes.size() > 1) {
-      reason = "its ranks sit on " + std::to_string(nodes.size()) + " nodes";
+      at.reason = "its ranks sit on " + std::to_string(nodes.size()) + " nodes";
     } else {
-      at.davit = Communicator(std::move(who), options_of_calls());
+      at.davit = Communicator(std::move(who), options);
       at.davit.prepare();
     }
   } catch (std::exception const& error) {
-    reason = error.what();
+    at.reason = error.what();
   }
-  int const mine = reason.empty() ? 1 : 0;
+  int const mine = at.reason.empty() ? 1 : 0;
   int all = 0;
   check(MPI_Allreduce(&mine, &all, 1, bootstrap::int_type, MPI_MIN, at.own), "MPI_Allreduce");
   if (all == 0) at.davit = Communicator();
-  if (!reason.empty() && (at.rank == 0 || all != mine)) {
+  if (!at.reason.empty() && (at.rank == 0 || all != mine)) {
     detail::log(LogLevel::warn, "davit: collectives on a communicator of " + std::to_string(at.size) +
-                                    " ranks are left to MPI: " + reason);
+                                    " ranks are left to MPI: " + at.reason);
   }
+  if (all == 0 && at.reason.empty()) at.reason = "another rank could not set up";
 }
 
 bool is_contiguous(MPI_Datatype type, Type const& known, MPI_Comm own) {
@@ -157,32 +169,64 @@ bool is_contiguous(MPI_Datatype type, Type const& known, MPI_Comm own) {
 
 }  // namespace
 
-Attached* attached(MPI_Comm comm) {
-  static thread_local std::pair<MPI_Comm, Attached*> last{bootstrap::no_comm, nullptr};
-  static thread_local std::uint64_t last_freed = 0;
+constinit thread_local int Inside::depth = 0;
+
+Attached::Attached(MPI_Comm comm_in) : comm(comm_in), own(bootstrap::no_comm) {
+  int inter = 0;
+  check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  is_inter = inter != 0;
+  if (is_inter) reason = "an inter-communicator";
+  if (!is_inter && size == 1) reason = "one rank";
+  tried = !reason.empty();
+}
+
+Attached::~Attached() {
+  Inside const inside;
+  davit = Communicator();
+}
+
+void at_finalize(void (*function)()) noexcept { registry().at_finalize = function; }
+
+Attached* attached_so_far(MPI_Comm comm) {
+  static constinit thread_local struct {
+    MPI_Comm comm;
+    Attached* at;
+    std::uint64_t freed;
+  } last{};
   auto const now = freed.load(std::memory_order_acquire);
-  if (comm == last.first && now == last_freed && last.second != nullptr) return last.second;
+  if (comm == last.comm && now == last.freed && last.at != nullptr) return last.at;
   Inside const inside;
   if (comm == bootstrap::no_comm) return nullptr;
   void* value = nullptr;
   int found = 0;
   if (MPI_Comm_get_attr(comm, comm_key(), static_cast<void*>(&value), &found) != MPI_SUCCESS) return nullptr;
   if (found == 0) {
-    auto made = std::make_unique<Attached>();
-    made->own = bootstrap::no_comm;
-    int is_inter = 0;
-    check(MPI_Comm_test_inter(comm, &is_inter), "MPI_Comm_test_inter");
-    check(MPI_Comm_rank(comm, &made->rank), "MPI_Comm_rank");
-    check(MPI_Comm_size(comm, &made->size), "MPI_Comm_size");
-    if (is_inter == 0 && made->size > 1) make(comm, *made);
+    auto made = std::make_shared<Attached>(comm);
     check(MPI_Comm_set_attr(comm, comm_key(), made.get()), "MPI_Comm_set_attr");
+    value = made.get();
     std::lock_guard const held(registry().mutex);
-    registry().all.insert(made.get());
-    value = made.release();
+    registry().all.emplace(made.get(), std::move(made));
   }
-  last = {comm, static_cast<Attached*>(value)};
-  last_freed = now;
-  return last.second;
+  last = {comm, static_cast<Attached*>(value), now};
+  return last.at;
+}
+
+Attached* attached(MPI_Comm comm) {
+  auto* const at = attached_so_far(comm);
+  if (at != nullptr && !at->tried) {
+    Inside const inside;
+    at->tried = true;
+    try {
+      make(*at);
+    } catch (std::exception const& error) {
+      at->reason = error.what();
+      at->failure = std::current_exception();
+    }
+  }
+  if (at != nullptr && at->failure) std::rethrow_exception(at->failure);
+  return at;
 }
 
 Type type_of(MPI_Datatype type, MPI_Comm own) {

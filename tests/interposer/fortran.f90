@@ -1,9 +1,10 @@
 ! SPDX-License-Identifier: Apache-2.0
-! MPI_Alltoallv from Fortran, in place too. Rank 1 expects nothing of what rank 0 sends last: davit says so on both.
+! MPI_Alltoallv and MPI_Ialltoallv from Fortran, in place too. Rank 1 expects nothing of what rank 0 sends last: davit says so on both.
 program fortran
   use mpi
   implicit none
-  integer :: code, rank, size, r, class
+  integer :: code, rank, size, r, class, request
+  logical :: flag
   integer, allocatable :: counts(:), displs(:), send(:), recv(:)
   logical :: good
   good = .true.
@@ -22,6 +23,15 @@ program fortran
   end do
   call MPI_Alltoallv(MPI_IN_PLACE, counts, displs, MPI_INTEGER, recv, counts, displs, MPI_INTEGER, MPI_COMM_WORLD, code)
   good = good .and. all(recv == send)
+  call MPI_Ialltoallv(MPI_IN_PLACE, counts, displs, MPI_INTEGER, recv, counts, displs, MPI_INTEGER, MPI_COMM_WORLD, &
+                      request, code)
+  flag = .false.
+  do while (.not. flag)
+    call MPI_Test(request, flag, MPI_STATUS_IGNORE, code)
+  end do
+  do r = 1, size
+    good = good .and. recv(r) == 100 * (r - 1) + rank
+  end do
   call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN, code)
   counts = 0
   send = 0
