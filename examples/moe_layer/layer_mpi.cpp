@@ -2,14 +2,15 @@
 #include <memory>
 
 #include "examples/moe_layer/layer.hpp"
-#include "examples/support/mpi_moe.hpp"
+#include "examples/support/moe_recipe.hpp"
 
 namespace moe {
 
 Layer make_mpi_layer(support::World const& world, Options const& options, LocalExperts const& experts) {
-  support::MpiMoe::Shape const shape{
+  support::LayerShape const shape{
       .experts = options.experts, .top_k = options.top_k, .hidden = options.hidden, .dtype = options.dtype};
-  auto const exchange = std::make_shared<support::MpiMoe>(shape, world.comm());
+  auto const exchange =
+      std::make_shared<support::MoeRecipe>(shape, world.comm(), support::make_host_carrier(shape, world.comm()));
 
   return [=, &experts](Batch const& batch, std::byte* out, Stopwatch& watch) {
     exchange->route(batch.ids, batch.weights);
