@@ -6,7 +6,7 @@
 #include "examples/davit_perf/cuda/links.hpp"
 #include "examples/davit_perf/cuda/peers.hpp"
 #include "examples/davit_perf/device.hpp"
-#include "transports/cuda/backend.hpp"
+#include "transports/cuda/cuda_backend.hpp"
 
 namespace perf {
 namespace {

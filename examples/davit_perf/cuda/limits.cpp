@@ -9,7 +9,7 @@
 #include "examples/davit_perf/device.hpp"
 #include "examples/davit_perf/json_file.hpp"
 #include "examples/support/sizes.hpp"
-#include "transports/cuda/backend.hpp"
+#include "transports/cuda/cuda_backend.hpp"
 
 namespace perf {
 namespace {

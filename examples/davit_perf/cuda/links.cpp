@@ -7,7 +7,7 @@
 
 #include "davit/options.hpp"
 #include "examples/support/cuda/stream.hpp"
-#include "transports/cuda/backend.hpp"
+#include "transports/cuda/cuda_backend.hpp"
 #include "transports/segment.hpp"
 
 namespace perf {

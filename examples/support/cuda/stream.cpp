@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "davit/options.hpp"
-#include "transports/cuda/backend.hpp"
+#include "transports/cuda/cuda_backend.hpp"
 
 namespace support {
 namespace {
