@@ -35,8 +35,9 @@ Peers on a GPU:
               they are set already. NCCL takes one GPU a rank
 
 JSON: one object a line: op, device, ranks, bytes, davit_us, p99_us, peer, peer_us, peer_p99_us, ratio,
-gbps, ceiling_gbps and ceiling_share (null on the host), version, batches (samples a side), iterations (calls a batch), davit_min_us, peer_min_us, skew,
-path, seed, check (true, false, or null without --check).
+gbps, ceiling_gbps and ceiling_share (null on the host), version, batches (samples a side), iterations
+(calls a batch), davit_min_us, peer_min_us, skew, path, seed, check (true, false, or null without
+--check); reduce_scatterv: also dtype.
 
 Further settings of davit come from its environment: DAVIT_SLOT_BYTES, DAVIT_SLOTS, DAVIT_DIRECT_BYTES,
 DAVIT_TIMEOUT and others.

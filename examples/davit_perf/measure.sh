@@ -15,7 +15,7 @@ installed: where CLI11 and nlohmann-json are not, their headers are looked for i
 USAGE
 }
 
-minutes=25 ranks= only=. check=(--check) folder=
+minutes=25 ranks='' only=. check=(--check) folder=''
 while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
@@ -49,6 +49,7 @@ measure() {
   shift
   grep -qE "$only" <<<"$name" || return 0
   if ((rest < 20)); then left+=("$name"); return 0; fi
+  rm -f "$folder/$name.json"
   davit_mpirun_gpus "$ranks" timeout "$rest" "$perf" "$@" --json "$folder/$name.json" 2>&1 | tee "$folder/$name.txt" || code=$?
   case $code in
     0) ;;

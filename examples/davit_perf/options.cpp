@@ -132,7 +132,7 @@ void add_common(CLI::App& app, Options& options, Peers const& peers, Choices<Ske
                 std::string const& skew_help, int batches) {
   auto const set_peers = [&options](std::vector<std::string> const& names) { options.peers = names; };
   app.add_option_function<std::vector<std::string>>("--vs", set_peers, "Peer; several with commas, or given again")
-      ->type_name(joined(peers.host) + "; cuda: " + joined(peers.cuda))
+      ->type_name(joined(peers.host) + " (cuda: " + joined(peers.cuda) + ")")
       ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

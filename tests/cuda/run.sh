@@ -28,12 +28,14 @@ build=$davit_root/build/cuda-tests
 cd "$davit_root"
 davit_configure_for_gpu "$build" -DDAVIT_BUILD_TESTS=ON -DDAVIT_BUILD_EXAMPLES=ON
 targets=(davit_cuda_tests)
-if davit_has_target "$build" davit_perf; then targets+=(davit_perf); fi
+for program in davit_perf moe_layer; do
+  if davit_has_target "$build" $program; then targets+=($program); fi
+done
 cmake --build "$build" --target "${targets[@]}"
 
 bad=0
 say "tests"
-ctest --test-dir "$build" -R '^(cuda_|litmus)' --verbose ${pass[@]+"${pass[@]}"} |
+ctest --test-dir "$build" -R '^(cuda_|litmus|davit_perf\.|moe_layer\.)' --verbose ${pass[@]+"${pass[@]}"} |
   grep -vE 'Test command|Working Directory|Environment variables|^ *[0-9]+: +[A-Z_]+=|\[ RUN|\[       OK' || bad=1
 
 if ((memcheck)); then
@@ -46,7 +48,9 @@ if ((memcheck)); then
   fi
 fi
 if ((limits)); then
-  if davit_has_target "$build" davit_perf; then
+  if ! davit_has_gpu; then
+    say "NO GPU HERE: the links are NOT measured"
+  elif davit_has_target "$build" davit_perf; then
     davit_mpirun_gpus 2 "$build/bin/davit_perf" limits --device cuda || bad=1
   else
     say "davit_perf is not built here (see $build/configure.log): the links are NOT measured"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string>
 
 #include "transports/cuda/row_kernels.hpp"
 
@@ -73,6 +74,14 @@ struct CudaRows::Kept {
   unsigned const* first = nullptr;  ///< in `host`, of sums
   bool aligned = false;             ///< of sums
 };
+
+CudaRows::CudaRows(LayerShape const& shape, TimedStream const& stream) : shape_(shape), stream_(stream) {
+  if (shape.row_bytes() <= davit::cuda::kMostRowBytes) return;
+  throw Failure(Exit::usage,
+                "--hidden " + std::to_string(shape.hidden) + ": a row has " + std::to_string(shape.row_bytes()) +
+                    " bytes, must be at most " + std::to_string(davit::cuda::kMostRowBytes) + " on a GPU",
+                Told::by_root);
+}
 
 CudaRows::Kept& CudaRows::kept_of(std::shared_ptr<void>& kept, void const* data, std::size_t bytes,
                                   std::size_t host_bytes) const {

@@ -13,7 +13,8 @@ namespace support {
 
 class CudaRows : public RowCarrier {
  public:
-  CudaRows(LayerShape const& shape, TimedStream const& stream) : shape_(shape), stream_(stream) {}
+  /// @throws Failure (usage) for rows too long for the kernels.
+  CudaRows(LayerShape const& shape, TimedStream const& stream);
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes) final { return device_memory(bytes); }
   void finish() final { stream_.wait(); }

@@ -31,19 +31,25 @@ int choose_gpu(World const& world, davit::Communicator& comm) {
   return device;
 }
 
-void require_gpu_a_rank(World const& world, int device, char const* who) {
-  auto const facts = davit::cuda::backend().facts(device);
-  auto const mine = facts.identity;
+std::optional<std::pair<int, int>> sharing_ranks(World const& world, int device) {
+  auto const mine = davit::cuda::backend().facts(device).identity;
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, world.comm()), "MPI_Allgather");
-  for (std::size_t low = 0; low < all.size(); ++low) {
-    auto const twin = std::find(all.begin() + static_cast<std::ptrdiff_t>(low) + 1, all.end(), all[low]);
-    if (twin == all.end()) continue;
-    throw Failure(Exit::usage,
-                  std::string(who) + ": NCCL takes one GPU a rank, but ranks " + std::to_string(low) + " and " +
-                      std::to_string(twin - all.begin()) + " share one; start as many ranks as there are GPUs",
-                  Told::by_root);
+  for (auto first = all.begin(); first != all.end(); ++first) {
+    auto const second = std::find(first + 1, all.end(), *first);
+    if (second != all.end())
+      return std::pair(static_cast<int>(first - all.begin()), static_cast<int>(second - all.begin()));
   }
+  return std::nullopt;
+}
+
+void require_gpu_a_rank(World const& world, int device, char const* who) {
+  auto const sharing = sharing_ranks(world, device);
+  if (!sharing) return;
+  throw Failure(Exit::usage,
+                std::string(who) + ": NCCL takes one GPU a rank, but ranks " + std::to_string(sharing->first) +
+                    " and " + std::to_string(sharing->second) + " share one; start as many ranks as there are GPUs",
+                Told::by_root);
 }
 
 TimedStream::TimedEvent TimedStream::make_event() {

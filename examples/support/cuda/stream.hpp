@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "davit/communicator.hpp"
 #include "davit/stream.hpp"
@@ -18,6 +20,8 @@ namespace support {
 /// @throws Failure (usage) where a rank has none.
 int choose_gpu(World const& world, davit::Communicator& comm);
 
+/// Collective: two ranks that are on one GPU, if any are.
+[[nodiscard]] std::optional<std::pair<int, int>> sharing_ranks(World const& world, int device);
 /// Collective. @throws Failure (usage) where two ranks are on one GPU: NCCL refuses that, and would say so less
 /// clearly.
 void require_gpu_a_rank(World const& world, int device, char const* who);
