@@ -139,7 +139,8 @@ void add_common(CLI::App& app, Options& options, Peers const& peers, Choices<Ske
       ->default_str("the first");
   add_choice<Skew>(app, "--skew", skews, "uniform", skew_help, [&options](Skew skew) { options.skew = skew; });
   app.add_flag("--check", options.check, "Compare every output, before and after the timing");
-  app.add_flag("-v,--verbose", options.verbose, "Print what a call moved, beside the least that it could");
+  app.add_flag("-v,--verbose", options.verbose,
+               "Print what a call moved, beside the least that it could, and on a GPU its kernels");
   add_number(app, "--batches", options.batches, fewest_batches, most_batches, "Samples a side, 50 or more")
       ->default_str(std::to_string(batches));
   app.add_option("--seed", options.seed, "Of data and routing")->type_name("N")->capture_default_str();
@@ -252,14 +253,18 @@ Parsed parse(int argc, char const* const* argv) {
   auto* const limits = app.add_subcommand("limits", "What copies up and down each GPU's link give, all ranks at once");
   add_exchange(*limits, options, "Smallest copy");
   add_device(*limits, options);
+  constexpr std::int64_t least_copy = std::int64_t{16} << 10;
+  constexpr std::int64_t largest_copy = std::int64_t{64} << 20;
+  limits->get_option("--min")->default_str(support::format_size(least_copy));
+  limits->get_option("--max")->default_str(support::format_size(largest_copy));
   limits->footer(help::limits_notes);
 
   std::array const operations{alltoallv, allgatherv, reduce, moe, limits};
   auto const is_chosen = [](CLI::App const* operation) { return operation->parsed(); };
   reduce->preparse_callback([&options](std::size_t) { options.dtype = davit::f32; });
   limits->preparse_callback([&options](std::size_t) {
-    options.min_bytes = std::int64_t{16} << 10;
-    options.max_bytes = std::int64_t{64} << 20;
+    options.min_bytes = least_copy;
+    options.max_bytes = largest_copy;
   });
   app.callback([&] {
     auto const chosen = std::ranges::find_if(operations, is_chosen);
