@@ -119,7 +119,8 @@ void note_moved(Bench const& bench, MovedBy const& moved, Ideal const& ideal) {
   bench.report.note(format_moved("combine", moved.combine, ideal.rows_down, ideal.rows_down));
 }
 
-/// Collective. @throws Failure (usage) if all ranks' rows could not be counted by int, as MPI does.
+/// Collective. @throws Failure (usage) if all ranks' rows could not be counted by int, as MPI does: every
+/// recipe's route is made by MPI.
 void require_mpi_rows(Bench const& bench) {
   auto const& options = bench.options;
   auto const most = std::numeric_limits<int>::max() / (static_cast<double>(options.top_k) * bench.world.size());
@@ -183,7 +184,7 @@ bool measure(Bench const& bench, std::string const& peer_name, std::int64_t toke
 }  // namespace
 
 bool run_moe(Bench const& bench) {
-  if (std::ranges::any_of(bench.options.peers, uses_mpi)) require_mpi_rows(bench);
+  require_mpi_rows(bench);
   bool ok = true;
   for (auto const& peer : bench.options.peers) {
     bench.report.begin_table(peer, bench.device.describe(peer), bench.device.ceiling());
