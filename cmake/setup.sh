@@ -72,3 +72,35 @@ davit_mpirun() {
   say "mpirun ${flags[*]} -n $ranks $*"
   mpirun "${flags[@]}" -n "$ranks" "$@"
 }
+
+# GPUs of this machine; 0 where there is no driver.
+davit_gpus() { nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true; }
+
+# davit_configure_for_gpu FOLDER [cmake options]: a build with CUDA for this machine's GPU, nothing installed.
+davit_configure_for_gpu() {
+  local folder=$1 capability headers=()
+  shift
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d . || true)
+  if [[ -d $davit_root/.carry ]]; then headers=(-DDAVIT_HEADERS_DIR="$davit_root/.carry"); fi
+  mkdir -p "$folder"
+  say "configure for compute capability ${capability:-90}"
+  (cd "$davit_root" && cmake --preset cuda-release -B "$folder" -DCMAKE_CUDA_ARCHITECTURES="${capability:-90}" \
+    ${headers[@]+"${headers[@]}"} "$@") >"$folder/configure.log" 2>&1 || { cat "$folder/configure.log"; exit 3; }
+}
+
+# davit_has_target FOLDER TARGET
+davit_has_target() { cmake --build "$1" --target help 2>/dev/null | grep -qE "(^|[ /])$2(:|\$| )"; }
+
+# davit_mpirun_gpus RANKS PROGRAM [args]: unbound, since binding is part of what is measured. Ranks share a GPU where there
+# are fewer.
+davit_mpirun_gpus() {
+  local ranks=$1 flags=()
+  shift
+  if mpirun --version 2>&1 | grep -Eq 'Open MPI|OpenRTE'; then
+    flags=(--oversubscribe --bind-to none)
+    if ((EUID == 0)); then flags+=(--allow-run-as-root); fi
+  fi
+  if ((ranks > $(davit_gpus))); then export DAVIT_ALLOW_SHARED_GPU=1; fi
+  say "${DAVIT_ALLOW_SHARED_GPU:+DAVIT_ALLOW_SHARED_GPU=$DAVIT_ALLOW_SHARED_GPU }mpirun ${flags[*]} -n $ranks $*"
+  mpirun "${flags[@]}" -n "$ranks" "$@"
+}

@@ -6,7 +6,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "examples/support/random.hpp"
+#include "examples/davit_perf/change.hpp"
+#include "transports/host/kernels.hpp"
 
 namespace perf {
 namespace {
@@ -25,12 +26,21 @@ std::vector<std::int64_t> zipf_parts(std::int64_t total, int ranks) {
   return parts;
 }
 
-std::vector<std::int64_t> parts_of(Skew skew, std::int64_t bytes, int ranks) {
-  if (skew == Skew::zipf) return zipf_parts(bytes * ranks, ranks);
-  std::vector<std::int64_t> parts(static_cast<std::size_t>(ranks), skew == Skew::uniform ? bytes : 0);
-  if (skew == Skew::all_to_one) parts.front() = bytes * ranks;
+std::vector<std::int64_t> parts_of(Skew skew, std::int64_t mean, int ranks) {
+  if (skew == Skew::zipf) return zipf_parts(mean * ranks, ranks);
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(ranks), skew == Skew::uniform ? mean : 0);
+  if (skew == Skew::all_to_one) parts.front() = mean * ranks;
   return parts;
 }
+
+/// What reduce_scatterv adds; the others move bytes.
+std::optional<davit::Dtype> numbers_of(Options const& options) {
+  if (options.operation != Operation::reduce_scatterv) return std::nullopt;
+  return options.dtype;
+}
+
+/// Whole numbers so small that any sum over the ranks is exact in bf16, in whatever order it is made.
+std::int64_t largest_number(int ranks) { return std::clamp<std::int64_t>(256 / ranks, 1, 100); }
 
 }  // namespace
 
@@ -40,45 +50,63 @@ void Blocks::add(std::int64_t count) {
   total += count;
 }
 
-Shape shape_of(Operation operation, Skew skew, std::int64_t bytes, int rank, int ranks) {
-  auto const parts = parts_of(skew, bytes, ranks);
+Shape shape_of(Options const& options, std::int64_t bytes, int rank, int ranks) {
+  auto const element = static_cast<std::int64_t>(size_of(numbers_of(options).value_or(davit::u8)));
+  auto parts = parts_of(options.skew, bytes / element, ranks);
+  for (auto& part : parts) part *= element;
   auto const mine = parts[static_cast<std::size_t>(rank)];
   Shape shape;
-  if (operation == Operation::allgatherv) {
+  if (options.operation == Operation::allgatherv) {
     shape.send.add(mine);
     for (auto const part : parts) shape.recv.add(part);
-  } else {
-    for (auto const part : parts) shape.send.add(part);
-    for (int peer = 0; peer < ranks; ++peer) shape.recv.add(mine);
+    return shape;
   }
+  for (auto const part : parts) shape.send.add(part);
+  bool const is_sum = options.operation == Operation::reduce_scatterv;
+  for (int peer = 0; peer < (is_sum ? 1 : ranks); ++peer) shape.recv.add(mine);
   return shape;
 }
 
-Exchange::Exchange(Operation operation, Skew skew, std::int64_t bytes, std::uint64_t seed, support::World const& world)
-    : operation_(operation),
-      shape_(shape_of(operation, skew, bytes, world.rank(), world.size())),
+Exchange::Exchange(Options const& options, std::int64_t bytes, support::World const& world, Device& device)
+    : operation_(options.operation),
+      numbers_(numbers_of(options)),
+      shape_(shape_of(options, bytes, world.rank(), world.size())),
       rank_(world.rank()),
       ranks_(world.size()),
-      key_(mix(mix(seed) + static_cast<std::uint64_t>(world.rank()))),
-      input_(static_cast<std::size_t>(shape_.send.total)) {
-  for (std::size_t at = 0; at < input_.bytes(); at += sizeof(std::uint64_t)) {
-    auto const word = mix(key_ + at);
-    std::memcpy(input_.data() + at, &word, std::min(sizeof word, input_.bytes() - at));
-  }
+      key_(mix(mix(options.seed) + static_cast<std::uint64_t>(world.rank()))),
+      largest_(largest_number(world.size())),
+      device_(device),
+      input_(device.allocate(static_cast<std::size_t>(shape_.send.total))) {
+  device_.write(input_.get(), first_input());
 }
 
-void Exchange::change(std::uint64_t round) noexcept {
-  constexpr std::int64_t words = 4;
-  auto word = mix(key_ ^ mix(round));
-  for (std::size_t block = 0; block < shape_.send.counts.size(); ++block) {
-    auto const bytes = shape_.send.counts[block];
-    auto* const data = input_.data() + shape_.send.displs[block];
-    auto const length = std::min<std::int64_t>(sizeof word, bytes);
-    for (std::int64_t i = 0; i < words && bytes > 0; ++i, ++word) {
-      // From the first to the last word of the block, so that a cut or late end shows.
-      std::memcpy(data + (bytes - length) * i / (words - 1), &word, static_cast<std::size_t>(length));
+std::vector<std::byte> Exchange::first_input() const {
+  std::vector<std::byte> data(static_cast<std::size_t>(shape_.send.total));
+  auto const step = numbers_ ? size_of(*numbers_) : sizeof(std::uint64_t);
+  for (std::size_t at = 0; at < data.size(); at += step) {
+    auto const word = mix(key_ + at);
+    if (numbers_) {
+      davit::host::store_element(*numbers_, static_cast<float>(whole_number(word, largest_)), data.data() + at);
+    } else {
+      std::memcpy(data.data() + at, &word, std::min(step, data.size() - at));
     }
   }
+  return data;
+}
+
+void Exchange::change(std::uint64_t round) {
+  device_.change(BlockChange{.data = input_.get(),
+                             .counts = shape_.send.counts,
+                             .displs = shape_.send.displs,
+                             .numbers = numbers_,
+                             .largest = largest_,
+                             .key = mix(key_ ^ mix(round))});
+}
+
+std::vector<std::int64_t> Exchange::in_elements(std::vector<std::int64_t> const& bytes) const {
+  auto elements = bytes;
+  for (auto& number : elements) number /= static_cast<std::int64_t>(size_of(dtype()));
+  return elements;
 }
 
 std::int64_t Exchange::bytes_to_others() const noexcept {

@@ -9,13 +9,7 @@
 namespace perf {
 namespace {
 
-std::vector<int> to_int(std::vector<std::int64_t> const& numbers) {
-  std::vector<int> narrow;
-  for (auto const number : numbers) narrow.push_back(static_cast<int>(number));
-  return narrow;
-}
-
-/// MPI_Alltoallv or MPI_Allgatherv on bytes.
+/// MPI_Alltoallv or MPI_Allgatherv on bytes, MPI_Reduce_scatter on floats.
 class MpiExchange final : public ExchangeSide {
  public:
   MpiExchange(Exchange const& exchange, support::World const& world)
@@ -24,23 +18,30 @@ class MpiExchange final : public ExchangeSide {
         send_counts_(to_int(exchange.send().counts)),
         send_displs_(to_int(exchange.send().displs)),
         recv_counts_(to_int(exchange.recv().counts)),
-        recv_displs_(to_int(exchange.recv().displs)) {}
+        recv_displs_(to_int(exchange.recv().displs)),
+        floats_(to_int(exchange.in_elements(exchange.send().counts))) {}
 
   void run() override {
-    if (exchange_.operation() == Operation::allgatherv) {
-      support::check(MPI_Allgatherv(exchange_.input(), send_counts_.front(), MPI_BYTE, output().data(),
-                                    recv_counts_.data(), recv_displs_.data(), MPI_BYTE, comm_),
-                     "MPI_Allgatherv");
-    } else {
-      support::check(MPI_Alltoallv(exchange_.input(), send_counts_.data(), send_displs_.data(), MPI_BYTE,
-                                   output().data(), recv_counts_.data(), recv_displs_.data(), MPI_BYTE, comm_),
-                     "MPI_Alltoallv");
+    switch (exchange_.operation()) {
+      case Operation::allgatherv:
+        support::check(MPI_Allgatherv(exchange_.input(), send_counts_.front(), MPI_BYTE, output(), recv_counts_.data(),
+                                      recv_displs_.data(), MPI_BYTE, comm_),
+                       "MPI_Allgatherv");
+        break;
+      case Operation::reduce_scatterv:
+        support::check(MPI_Reduce_scatter(exchange_.input(), output(), floats_.data(), MPI_FLOAT, MPI_SUM, comm_),
+                       "MPI_Reduce_scatter");
+        break;
+      default:
+        support::check(MPI_Alltoallv(exchange_.input(), send_counts_.data(), send_displs_.data(), MPI_BYTE, output(),
+                                     recv_counts_.data(), recv_displs_.data(), MPI_BYTE, comm_),
+                       "MPI_Alltoallv");
     }
   }
 
  private:
   MPI_Comm comm_;
-  std::vector<int> send_counts_, send_displs_, recv_counts_, recv_displs_;
+  std::vector<int> send_counts_, send_displs_, recv_counts_, recv_displs_, floats_;
 };
 
 }  // namespace
@@ -49,12 +50,18 @@ std::unique_ptr<ExchangeSide> make_mpi_exchange(Exchange const& exchange, suppor
   return std::make_unique<MpiExchange>(exchange, world);
 }
 
+std::vector<int> to_int(std::vector<std::int64_t> const& numbers) {
+  std::vector<int> narrow;
+  for (auto const number : numbers) narrow.push_back(static_cast<int>(number));
+  return narrow;
+}
+
 void require_mpi_counts(Options const& options, support::World const& world) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   auto const longest_at = [&](std::int64_t bytes) {
     std::int64_t longest = 0;
     for (int rank = 0; rank < world.size(); ++rank) {
-      auto const shape = shape_of(options.operation, options.skew, bytes, rank, world.size());
+      auto const shape = shape_of(options, bytes, rank, world.size());
       longest = std::max({longest, shape.send.total, shape.recv.total});
     }
     return longest;

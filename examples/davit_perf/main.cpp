@@ -4,6 +4,7 @@
 
 #include "davit/davit.hpp"
 #include "davit/mpi.hpp"
+#include "examples/davit_perf/device.hpp"
 #include "examples/davit_perf/measure.hpp"
 #include "examples/davit_perf/operations.hpp"
 #include "examples/davit_perf/options.hpp"
@@ -21,8 +22,14 @@ Exit measure(World const& world, perf::Options const& options) {
   davit_options.name = "davit_perf";
   if (options.path) davit_options.path = *options.path;
   davit::Communicator comm(davit::mpi(world.comm()), davit_options);
-  perf::Meter meter(world, options.batches);
-  perf::Bench const bench{world, options, comm, meter, report};
+  bool const on_host = options.device == perf::Where::host;
+  auto const device = on_host ? perf::make_host_device(world, comm) : perf::make_cuda_device(world, comm, options);
+  if (options.operation == perf::Operation::limits) {
+    perf::run_limits(world, options);
+    return Exit::ok;
+  }
+  perf::Meter meter(world, *device, options.batches);
+  perf::Bench const bench{world, options, comm, *device, meter, report};
   bool const ok = options.operation == perf::Operation::moe ? perf::run_moe(bench) : perf::run_exchange(bench);
   return ok ? Exit::ok : Exit::check_failed;
 }

@@ -2,23 +2,15 @@
 #include "examples/davit_perf/measure.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 namespace perf {
 namespace {
 
-constexpr double batch_us = 200;
 constexpr int warm_up_batches = 3;
 
 Times times_of(std::vector<double> const& samples) {
   return {percentile(samples, 50), percentile(samples, 99), percentile(samples, 0)};
-}
-
-/// More calls a batch than now, where a call has taken `us`; at most tenfold, since first calls are slow.
-std::int64_t enough(std::int64_t iterations, double us) {
-  auto const wanted = std::min(1.3 * batch_us / us, 10.0 * static_cast<double>(iterations));
-  return std::max(iterations + 1, static_cast<std::int64_t>(std::ceil(wanted)));
 }
 
 }  // namespace
@@ -31,11 +23,17 @@ std::uint64_t Meter::take_rounds(std::uint64_t count) noexcept {
 
 double Meter::sample(Step const& step, std::int64_t iterations) {
   auto round = take_rounds(static_cast<std::uint64_t>(iterations));
+  auto const calls = [&] {
+    for (std::int64_t i = 0; i < iterations; ++i) step.call(round++);
+  };
   world_.barrier();
-  auto const start = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < iterations; ++i) step(round++);
-  std::chrono::duration<double, std::micro> const mine = std::chrono::steady_clock::now() - start;
-  return world_.max(mine.count()) / static_cast<double>(iterations);
+  auto const mine = device_.time({calls, step.blocks});
+  return world_.max(mine) / static_cast<double>(iterations);
+}
+
+std::int64_t Meter::enough(std::int64_t iterations, double us) const {
+  auto const wanted = std::min(1.3 * device_.least_batch_us() / us, 10.0 * static_cast<double>(iterations));
+  return std::max(iterations + 1, static_cast<std::int64_t>(std::ceil(wanted)));
 }
 
 std::int64_t Meter::calibrate(Step const& step) {
@@ -43,7 +41,7 @@ std::int64_t Meter::calibrate(Step const& step) {
     // The quickest of a few, so that a disturbance now does not make every batch too short.
     double quickest = sample(step, iterations);
     for (int i = 1; i < warm_up_batches; ++i) quickest = std::min(quickest, sample(step, iterations));
-    if (quickest * static_cast<double>(iterations) >= batch_us) return iterations;
+    if (quickest * static_cast<double>(iterations) >= device_.least_batch_us()) return iterations;
     iterations = enough(iterations, quickest);
   }
 }
@@ -54,7 +52,7 @@ Result Meter::compare(Step const& davit, Step const& peer) {
   while (true) {
     auto const result = measure(davit, peer, iterations);
     auto const quickest = std::min(result.davit.min, result.peer.min);
-    if (quickest * static_cast<double>(iterations) >= batch_us) return result;
+    if (quickest * static_cast<double>(iterations) >= device_.least_batch_us()) return result;
     iterations = enough(iterations, quickest);  // the machine was busier when it was asked
   }
 }

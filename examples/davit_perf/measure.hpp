@@ -7,13 +7,17 @@
 #include <functional>
 #include <vector>
 
+#include "examples/davit_perf/device.hpp"
 #include "examples/support/world.hpp"
 
 namespace perf {
 
 /// One call of one side: changes its input to that of round `round`, then runs. Collective; both sides change equally
 /// much.
-using Step = std::function<void(std::uint64_t round)>;
+struct Step {
+  std::function<void(std::uint64_t round)> call;
+  bool blocks;  ///< it waits for its own end
+};
 
 /// What the samples of one side say, in microseconds a call.
 struct Times {
@@ -31,9 +35,9 @@ struct Result {
 
 class Meter {
  public:
-  Meter(support::World const& world, int batches) : world_(world), batches_(batches) {}
+  Meter(support::World const& world, Device& device, int batches) : world_(world), device_(device), batches_(batches) {}
 
-  /// Collective: warms up, agrees on the calls a batch, measures. No batch is shorter than 200 microseconds.
+  /// Collective: warms up, agrees on the calls a batch, measures. No batch is shorter than the device's least.
   [[nodiscard]] Result compare(Step const& davit, Step const& peer);
 
   /// First of `count` rounds that nobody has had yet; the same on all ranks.
@@ -43,10 +47,14 @@ class Meter {
   /// The slowest rank's time of a batch, in microseconds a call.
   [[nodiscard]] double sample(Step const& step, std::int64_t iterations);
   [[nodiscard]] Result measure(Step const& davit, Step const& peer, std::int64_t iterations);
-  /// Calls that take `batch_us` or more; runs them meanwhile, which warms up.
+  /// Calls that take the least time of a batch or more; runs them meanwhile, which warms up.
   [[nodiscard]] std::int64_t calibrate(Step const& step);
 
+  /// More calls a batch than now, where a call has taken `us`; at most tenfold, since first calls are slow.
+  [[nodiscard]] std::int64_t enough(std::int64_t iterations, double us) const;
+
   support::World const& world_;
+  Device& device_;
   int batches_;
   std::uint64_t round_ = 0;
 };

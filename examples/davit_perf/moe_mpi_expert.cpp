@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "examples/davit_perf/moe.hpp"
-#include "examples/support/mpi_moe.hpp"
+#include "examples/support/buffer.hpp"
+#include "examples/support/mpi_rows.hpp"
+#include "examples/support/world.hpp"
 #include "transports/host/kernels.hpp"
 
 namespace perf {
@@ -115,7 +117,7 @@ class MpiExpertMoe final : public MoeSide {
   std::vector<int> own_experts_, own_places_;  // counts of this rank's experts from each rank
   std::vector<int> sent_by_expert_, next_;     // [E]
   std::vector<int> taken_by_expert_;           // [R, L]
-  support::MpiRows::Blocks sent_, taken_;
+  support::RowBlocks sent_, taken_;
   int taken_total_ = 0;
   std::vector<RowMove> packs_;
   std::vector<Term> terms_;  // [T, K]

@@ -30,7 +30,7 @@ std::vector<double> log_popularity(Options const& options, support::ExpertMap co
 
 }  // namespace
 
-MoeProblem::MoeProblem(Options const& options, std::int64_t tokens, support::World const& world)
+MoeProblem::MoeProblem(Options const& options, std::int64_t tokens, support::World const& world, Device& device)
     : tokens_(tokens),
       top_k_(options.top_k),
       hidden_(options.hidden),
@@ -39,7 +39,8 @@ MoeProblem::MoeProblem(Options const& options, std::int64_t tokens, support::Wor
       ranks_(world.size()),
       seed_(mix(mix(options.seed) + static_cast<std::uint64_t>(world.rank()))),
       map_(options.experts, world.size()),
-      x_(static_cast<std::size_t>(tokens) * row_bytes()) {
+      device_(device),
+      x_(device.allocate(static_cast<std::size_t>(tokens) * row_bytes())) {
   draw_choices(options);
   draw_rows();
 }
@@ -73,8 +74,10 @@ void MoeProblem::draw_rows() {
   Engine engine(mix(seed_));
   std::normal_distribution<float> normal;
   auto const element = size_of(dtype_);
-  for (std::size_t at = 0; at < x_.bytes(); at += element)
-    davit::host::store_element(dtype_, normal(engine), x_.data() + at);
+  std::vector<std::byte> rows(static_cast<std::size_t>(tokens_) * row_bytes());
+  for (std::size_t at = 0; at < rows.size(); at += element)
+    davit::host::store_element(dtype_, normal(engine), rows.data() + at);
+  device_.write(x_.get(), rows);
 }
 
 void MoeProblem::change_choices(std::uint64_t round) noexcept {
@@ -93,15 +96,9 @@ void MoeProblem::change_choices(std::uint64_t round) noexcept {
   }
 }
 
-void MoeProblem::change_rows(std::byte* rows, std::int64_t count, std::uint64_t round) const noexcept {
-  constexpr std::int64_t every = 16;
-  auto const column = static_cast<std::size_t>(mix(round) % static_cast<std::uint64_t>(hidden_)) * size_of(dtype_);
-  for (auto row = static_cast<std::int64_t>(round % every); row < count; row += every) {
-    auto const bits = mix(seed_ ^ round ^ static_cast<std::uint64_t>(row));
-    auto const size = 1 + static_cast<float>(bits % 128) / 128;  // exact in bf16
-    davit::host::store_element(dtype_, (bits >> 63U) != 0 ? size : -size,
-                               rows + static_cast<std::size_t>(row) * row_bytes() + column);
-  }
+void MoeProblem::change_rows(std::byte* rows, std::int64_t count, std::uint64_t round) const {
+  device_.change(
+      RowChange{.rows = rows, .count = count, .hidden = hidden_, .dtype = dtype_, .seed = seed_, .round = round});
 }
 
 std::span<std::int32_t const> MoeProblem::ids_of(std::int64_t token) const noexcept {

@@ -21,17 +21,34 @@ bool all_equal(Bench const& bench, std::string const& what, std::span<std::byte 
   return bench.world.all(difference.empty());
 }
 
-davit::Stats moved_by(Bench const& bench, std::function<void()> const& call) {
+Moved moved_by(Bench const& bench, std::function<void()> const& call) {
+  bench.device.finish();
   auto const before = bench.comm.stats();
+  auto const launches_before = bench.device.launches();
   call();
+  bench.device.finish();
   auto const after = bench.comm.stats();
-  davit::Stats moved;
+  auto const sum = [&](std::uint64_t mine) {
+    return static_cast<std::uint64_t>(bench.world.sum(static_cast<std::int64_t>(mine)));
+  };
+  Moved moved{};
   for (auto const field : {&davit::Stats::rows_up, &davit::Stats::rows_down, &davit::Stats::rows_slack,
                            &davit::Stats::bytes_up, &davit::Stats::bytes_down, &davit::Stats::bytes_direct,
                            &davit::Stats::bytes_kept, &davit::Stats::bytes_ids, &davit::Stats::chunks_up}) {
-    moved.*field = static_cast<std::uint64_t>(bench.world.sum(static_cast<std::int64_t>(after.*field - before.*field)));
+    moved.stats.*field = sum(after.*field - before.*field);
   }
+  if (launches_before) moved.launches = sum(*bench.device.launches() - *launches_before);
   return moved;
 }
+
+double crossings_of(Bench const& bench, davit::Stats const& moved) {
+  return static_cast<double>(moved.bytes_up + moved.bytes_down) / bench.world.size();
+}
+
+std::string format_launches(Moved const& moved) {
+  return moved.launches ? "; kernels of all ranks: " + std::to_string(*moved.launches) : std::string();
+}
+
+bool uses_mpi(std::string const& peer) { return peer.find("mpi") != std::string::npos; }
 
 }  // namespace perf

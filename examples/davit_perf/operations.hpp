@@ -4,6 +4,7 @@
 #pragma once
 
 #include "davit/communicator.hpp"
+#include "examples/davit_perf/device.hpp"
 #include "examples/davit_perf/measure.hpp"
 #include "examples/davit_perf/options.hpp"
 #include "examples/davit_perf/report.hpp"
@@ -15,6 +16,7 @@ struct Bench {
   support::World const& world;
   Options const& options;
   davit::Communicator& comm;
+  Device& device;
   Meter& meter;
   Report& report;
 };
@@ -27,7 +29,19 @@ struct Bench {
 [[nodiscard]] bool all_equal(Bench const& bench, std::string const& what, std::span<std::byte const> of_davit,
                              std::span<std::byte const> of_peer);
 
-/// Collective: runs `call` once and says what it moved, all ranks together. The payload is what must cross at least.
-[[nodiscard]] davit::Stats moved_by(Bench const& bench, std::function<void()> const& call);
+/// What a call of davit took, all ranks together.
+struct Moved {
+  davit::Stats stats;
+  std::optional<std::uint64_t> launches;  ///< kernels, on a GPU
+};
+/// Collective: runs `call` once, to its end. The payload is what must cross at least.
+[[nodiscard]] Moved moved_by(Bench const& bench, std::function<void()> const& call);
+
+/// Bytes that a rank's links took, up and down together, the ranks' mean.
+[[nodiscard]] double crossings_of(Bench const& bench, davit::Stats const& moved);
+/// "; kernels: 2", empty where there are none to count.
+[[nodiscard]] std::string format_launches(Moved const& moved);
+/// Whether counts of the peer's calls are MPI's.
+[[nodiscard]] bool uses_mpi(std::string const& peer);
 
 }  // namespace perf

@@ -2,6 +2,7 @@
 #include "examples/davit_perf/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <functional>
@@ -11,14 +12,16 @@
 #include <vector>
 
 #include "davit/version.hpp"
+#include "examples/davit_perf/device.hpp"
 #include "examples/davit_perf/help.hpp"
 #include "examples/support/sizes.hpp"
 
 namespace perf {
 namespace {
 
-constexpr std::array operation_names{"alltoallv", "allgatherv", "moe"};
+constexpr std::array operation_names{"alltoallv", "allgatherv", "reduce_scatterv", "moe", "limits"};
 constexpr std::array skew_names{"uniform", "zipf", "all-to-one"};
+constexpr std::array where_names{"host", "cuda"};
 
 constexpr int fewest_batches = 50;
 constexpr int most_batches = 1'000'000;
@@ -75,23 +78,69 @@ CLI::Option* add_number(CLI::App& app, std::string const& option, T& value, std:
   return app.add_option(option, value, help)->check(range)->type_name("N");
 }
 
-/// What all operations have.
-void add_common(CLI::App& app, Options& options, Choices<std::string> const& peers, Choices<Skew> const& skews,
-                std::string const& skew_help, int batches) {
-  auto const set_peers = [&options, peers](std::vector<std::string> const& names) {
-    options.peers.clear();
-    for (auto const& name : names) options.peers.push_back(chosen("--vs", peers, name));
+/// Peers of an operation by where the buffers lie, the default first.
+struct Peers {
+  std::vector<std::string> host;
+  std::vector<std::string> cuda;
+  [[nodiscard]] std::vector<std::string> const& at(Where where) const { return where == Where::host ? host : cuda; }
+};
+
+std::string joined(std::vector<std::string> const& names) {
+  std::string all;
+  for (auto const& name : names) all += (all.empty() ? "" : "|") + name;
+  return all;
+}
+
+/// Once all is parsed, since --device may come after --vs.
+void check_peers(Options& options, Peers const& peers) {
+  auto const& names = peers.at(options.device);
+  if (options.peers.empty()) options.peers.push_back(names.front());
+  for (auto const& peer : options.peers) {
+    if (std::ranges::find(names, peer) == names.end()) {
+      refuse("--vs", peer, std::string("one of ") + joined(names) + " with --device " + name_of(options.device));
+    }
+    if (peer.starts_with("nccl") && !cuda_builds().nccl) {
+      throw CLI::ValidationError(
+          "--vs " + peer,
+          "this build of davit_perf has no NCCL: its header nccl.h or its library were not found "
+          "when it was configured");
+    }
+    // MPI has no smaller kind of number to add.
+    bool const adds_by_mpi = options.operation == Operation::reduce_scatterv && !peer.starts_with("nccl");
+    if (adds_by_mpi && options.dtype != davit::f32) {
+      refuse("--dtype", davit::name_of(options.dtype), "f32 beside " + peer + ": MPI adds no other type of the three");
+    }
+  }
+}
+
+void add_device(CLI::App& app, Options& options) {
+  auto const set_device = [&options](Where where) {
+    if (where == Where::cuda && !cuda_builds().cuda) {
+      throw CLI::ValidationError("--device cuda",
+                                 "this build of davit has no CUDA backend (davit_perf --version says what it has); "
+                                 "build with -DDAVIT_WITH_CUDA=ON, or measure host memory");
+    }
+    options.device = where;
   };
+  add_choice<Where>(app, "--device", {{"host", Where::host}, {"cuda", Where::cuda}}, "host", "Where the buffers lie",
+                    set_device);
+  app.add_option("--json", options.json, "Append one JSON object a measured line to FILE")->type_name("FILE");
+}
+
+/// What all operations have that are measured beside a peer.
+void add_common(CLI::App& app, Options& options, Peers const& peers, Choices<Skew> const& skews,
+                std::string const& skew_help, int batches) {
+  auto const set_peers = [&options](std::vector<std::string> const& names) { options.peers = names; };
   app.add_option_function<std::vector<std::string>>("--vs", set_peers, "Peer; several with commas, or given again")
-      ->type_name(names_of(peers))
+      ->type_name(joined(peers.host) + " (cuda: " + joined(peers.cuda) + ")")
       ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->default_str("mpi");
+      ->default_str("the first");
   add_choice<Skew>(app, "--skew", skews, "uniform", skew_help, [&options](Skew skew) { options.skew = skew; });
   app.add_flag("--check", options.check, "Compare every output, before and after the timing");
-  app.add_option("--json", options.json, "Append one JSON object a measured line to FILE")->type_name("FILE");
-  app.add_flag("-v,--verbose", options.verbose, "Print what a call moved, beside the least that it could");
+  app.add_flag("-v,--verbose", options.verbose,
+               "Print what a call moved, beside the least that it could, and on a GPU its kernels");
   add_number(app, "--batches", options.batches, fewest_batches, most_batches, "Samples a side, 50 or more")
       ->default_str(std::to_string(batches));
   app.add_option("--seed", options.seed, "Of data and routing")->type_name("N")->capture_default_str();
@@ -99,28 +148,31 @@ void add_common(CLI::App& app, Options& options, Choices<std::string> const& pee
       {"auto", davit::Path::automatic}, {"slots", davit::Path::slots}, {"direct", davit::Path::direct}};
   add_choice<davit::Path>(app, "--path", paths, "DAVIT_PATH or auto", "Way of davit's bytes between two ranks",
                           [&options](davit::Path path) { options.path = path; });
+  add_device(app, options);
+}
 
-  auto const set_device = [&options](bool is_cuda) {
-    if (is_cuda) {
-      throw CLI::ValidationError("--device cuda",
-                                 "this build of davit has no CUDA backend (davit_perf --version says what it has); "
-                                 "build with -DDAVIT_WITH_CUDA=ON, or measure host memory");
-    }
-    options.device = "host";
-  };
-  add_choice<bool>(app, "--device", {{"host", false}, {"cuda", true}}, "host", "Where the buffers lie", set_device);
+void add_dtype(CLI::App& app, Options& options, std::string const& initial, std::string const& help) {
+  Choices<davit::Dtype> const dtypes{{"bf16", davit::bf16}, {"f16", davit::f16}, {"f32", davit::f32}};
+  add_choice<davit::Dtype>(app, "--dtype", dtypes, initial, help,
+                           [&options](davit::Dtype dtype) { options.dtype = dtype; });
 }
 
 void add_exchange(CLI::App& app, Options& options, std::string const& min_help) {
   add_size(app, "--min", options.min_bytes, min_help);
   add_size(app, "--max", options.max_bytes, "Largest size");
   app.footer(help::exchange_notes + std::string(help::notes));
-  app.callback([&options] {
-    if (options.min_bytes > options.max_bytes) {
-      refuse("--min", support::format_size(options.min_bytes),
-             "at most --max, which is " + support::format_size(options.max_bytes));
-    }
-  });
+}
+
+void check_sizes(Options const& options) {
+  if (options.min_bytes > options.max_bytes) {
+    refuse("--min", support::format_size(options.min_bytes),
+           "at most --max, which is " + support::format_size(options.max_bytes));
+  }
+  auto const element = static_cast<std::int64_t>(size_of(options.dtype));
+  if (options.operation == Operation::reduce_scatterv && options.min_bytes < element) {
+    refuse("--min", support::format_size(options.min_bytes),
+           "at least one element of --dtype, " + std::to_string(element) + " bytes");
+  }
 }
 
 /// Layers of published models.
@@ -152,22 +204,21 @@ void add_moe(CLI::App& app, Options& options) {
   add_size_of_layer("--hidden", options.hidden, widest, "Elements of a row");
   add_size_of_layer("--experts", options.experts, most, "Experts of all ranks together");
   add_size_of_layer("--top-k", options.top_k, most, "Experts a token, all distinct");
-  Choices<davit::Dtype> const dtypes{{"bf16", davit::bf16}, {"f16", davit::f16}, {"f32", davit::f32}};
-  add_choice<davit::Dtype>(app, "--dtype", dtypes, "bf16", "Of the rows",
-                           [&options](davit::Dtype dtype) { options.dtype = dtype; });
+  add_dtype(app, options, "bf16", "Of the rows");
   app.footer(help::moe_notes + std::string(help::notes));
-  app.callback([&options] {
-    if (options.top_k > options.experts) {
-      refuse("--top-k", std::to_string(options.top_k),
-             "at most --experts, which is " + std::to_string(options.experts));
-    }
-  });
+}
+
+void check_layer(Options const& options) {
+  if (options.top_k > options.experts) {
+    refuse("--top-k", std::to_string(options.top_k), "at most --experts, which is " + std::to_string(options.experts));
+  }
 }
 
 }  // namespace
 
 char const* name_of(Operation operation) noexcept { return operation_names.at(static_cast<std::size_t>(operation)); }
 char const* name_of(Skew skew) noexcept { return skew_names.at(static_cast<std::size_t>(skew)); }
+char const* name_of(Where where) noexcept { return where_names.at(static_cast<std::size_t>(where)); }
 
 Parsed parse(int argc, char const* const* argv) {
   Options options;
@@ -179,20 +230,54 @@ Parsed parse(int argc, char const* const* argv) {
 
   Choices<Skew> const skews{{"uniform", Skew::uniform}, {"zipf", Skew::zipf}, {"all-to-one", Skew::all_to_one}};
   Choices<Skew> const block_skews(skews.begin(), skews.begin() + 2);
-  Choices<std::string> const mpi{{"mpi", "mpi"}};
-  Choices<std::string> const recipes{{"mpi", "mpi"}, {"mpi-expert", "mpi-expert"}};
+  Peers const exchanges{{"mpi"}, {"staged-mpi", "nccl"}};
+  Peers const recipes{{"mpi", "mpi-expert"}, {"staged-mpi", "nccl", "nccl-dense"}};
 
   auto* const alltoallv = app.add_subcommand("alltoallv", "Every rank sends a block to every rank, itself included");
   add_exchange(*alltoallv, options, "Smallest size: bytes from one rank to one other");
-  add_common(*alltoallv, options, mpi, skews, help::alltoallv_skew, exchange_batches);
+  add_common(*alltoallv, options, exchanges, skews, help::alltoallv_skew, exchange_batches);
 
   auto* const allgatherv = app.add_subcommand("allgatherv", "Every rank sends one block to all");
   add_exchange(*allgatherv, options, "Smallest size: bytes of one rank's block");
-  add_common(*allgatherv, options, mpi, block_skews, help::allgatherv_skew, exchange_batches);
+  add_common(*allgatherv, options, exchanges, block_skews, help::blocks_skew, exchange_batches);
+
+  auto* const reduce = app.add_subcommand("reduce_scatterv", "The ranks' sums, a block of them for each rank");
+  add_exchange(*reduce, options, "Smallest size: bytes of one rank's block, in whole elements");
+  add_dtype(*reduce, options, "f32", "Of the elements; beside MPI f32 alone");
+  add_common(*reduce, options, exchanges, block_skews, help::blocks_skew, exchange_batches);
 
   auto* const moe = app.add_subcommand("moe", "Rows of tokens to their experts and back, summed");
   add_moe(*moe, options);
   add_common(*moe, options, recipes, skews, help::moe_skew, moe_batches);
+
+  auto* const limits = app.add_subcommand("limits", "What copies up and down each GPU's link give, all ranks at once");
+  add_exchange(*limits, options, "Smallest copy");
+  add_device(*limits, options);
+  constexpr std::int64_t least_copy = std::int64_t{16} << 10;
+  constexpr std::int64_t largest_copy = std::int64_t{64} << 20;
+  limits->get_option("--min")->default_str(support::format_size(least_copy));
+  limits->get_option("--max")->default_str(support::format_size(largest_copy));
+  limits->footer(help::limits_notes);
+
+  std::array const operations{alltoallv, allgatherv, reduce, moe, limits};
+  auto const is_chosen = [](CLI::App const* operation) { return operation->parsed(); };
+  reduce->preparse_callback([&options](std::size_t) { options.dtype = davit::f32; });
+  limits->preparse_callback([&options](std::size_t) {
+    options.min_bytes = least_copy;
+    options.max_bytes = largest_copy;
+  });
+  app.callback([&] {
+    auto const chosen = std::ranges::find_if(operations, is_chosen);
+    if (chosen == operations.end()) return;
+    options.operation = static_cast<Operation>(chosen - operations.begin());
+    check_sizes(options);
+    check_layer(options);
+    if (options.operation == Operation::limits) {
+      if (options.device != Where::cuda) refuse("--device", "host", "cuda: limits measures the links of GPUs");
+      return;
+    }
+    check_peers(options, options.operation == Operation::moe ? recipes : exchanges);
+  });
 
   try {
     app.parse(argc, argv);
@@ -204,15 +289,12 @@ Parsed parse(int argc, char const* const* argv) {
       // CLI11 would only say that one is missing, also where the user has given another word.
       auto const words = app.remaining();
       err.str((words.empty() ? "no operation given" : "'" + words.front() + "' is no operation of davit_perf") +
-              ": one of alltoallv, allgatherv, moe\nRun with --help for more information.\n");
+              ": one of alltoallv, allgatherv, reduce_scatterv, moe, limits\nRun with --help for more information.\n");
     }
     return {std::nullopt, "davit_perf: " + err.str(), support::Exit::usage};
   } catch (std::exception const& error) {
     return {std::nullopt, "davit_perf: " + std::string(error.what()) + "\n", support::Exit::usage};
   }
-  if (alltoallv->parsed()) options.operation = Operation::alltoallv;
-  if (allgatherv->parsed()) options.operation = Operation::allgatherv;
-  if (moe->parsed()) options.operation = Operation::moe;
   if (options.batches == 0) options.batches = moe->parsed() ? moe_batches : exchange_batches;
   return {options, {}, support::Exit::ok};
 }

@@ -14,17 +14,19 @@
 
 namespace perf {
 
-enum class Operation : std::uint8_t { alltoallv, allgatherv, moe };
+enum class Operation : std::uint8_t { alltoallv, allgatherv, reduce_scatterv, moe, limits };
+enum class Where : std::uint8_t { host, cuda };
 enum class Skew : std::uint8_t { uniform, zipf, all_to_one };
 
 /// Names as on the command line and in the JSON.
 [[nodiscard]] char const* name_of(Operation operation) noexcept;
 [[nodiscard]] char const* name_of(Skew skew) noexcept;
+[[nodiscard]] char const* name_of(Where where) noexcept;
 
 struct Options {
   Operation operation = Operation::alltoallv;
-  std::string device = "host";
-  std::vector<std::string> peers{"mpi"};
+  Where device = Where::host;
+  std::vector<std::string> peers;
   std::string json;  ///< file; empty: none
   int batches = 0;
   std::uint64_t seed = 1;
@@ -33,16 +35,17 @@ struct Options {
   bool check = false;
   bool verbose = false;
 
-  // alltoallv, allgatherv
+  // alltoallv, allgatherv, reduce_scatterv, limits
   std::int64_t min_bytes = 1 << 10;
   std::int64_t max_bytes = 4 << 20;
+
+  davit::Dtype dtype = davit::bf16;  ///< reduce_scatterv, moe
 
   // moe
   std::vector<std::int64_t> tokens{4096};
   std::int64_t hidden = 2048;
   std::int64_t experts = 64;
   std::int64_t top_k = 8;
-  davit::Dtype dtype = davit::bf16;
 };
 
 /// Either options, or what to print instead of running.

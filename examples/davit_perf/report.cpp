@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -29,6 +27,12 @@ std::string microseconds(double us) {
   return text.data();
 }
 
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%7.1f%%", 100 * share);
+  return text.data();
+}
+
 char const* name_of(davit::Path path) {
   return path == davit::Path::automatic ? "auto" : path == davit::Path::slots ? "slots" : "direct";
 }
@@ -41,17 +45,8 @@ Report::Report(support::World const& world, Options const& options)
     : options_(options),
       ranks_(world.size()),
       writes_(world.is_root()),
-      shows_progress_(writes_ && isatty(STDERR_FILENO) != 0) {
-  std::string reason;
-  if (writes_ && !options.json.empty()) {
-    errno = 0;
-    json_.open(options.json, std::ios::app);
-    if (!json_) reason = errno != 0 ? std::strerror(errno) : "it cannot be opened";
-  }
-  if (!world.all(reason.empty())) {
-    throw support::Failure(support::Exit::failed, "--json " + options.json + ": " + reason, support::Told::by_root);
-  }
-}
+      shows_progress_(writes_ && isatty(STDERR_FILENO) != 0),
+      json_(world, options.json) {}
 
 void Report::clear_progress() {
   if (shows_progress_) std::fputs("\r\033[K", stderr);
@@ -64,27 +59,39 @@ void Report::progress(std::string const& what) {
   std::fflush(stderr);
 }
 
-void Report::begin_table(std::string const& peer) {
+void Report::begin_table(std::string const& peer, std::string const& facts, std::optional<double> ceiling) {
   peer_ = peer;
+  ceiling_ = ceiling;
   ratios_.clear();
   if (!writes_) return;
   clear_progress();
   bool const is_moe = options_.operation == Operation::moe;
-  std::printf("davit_perf %s: davit %s beside %s (%s), %d rank%s, %s memory, skew %s, path %s, seed %llu\n",
-              perf::name_of(options_.operation), std::string(davit::version()).c_str(), peer.c_str(),
-              support::mpi_library().c_str(), ranks_, ranks_ == 1 ? "" : "s", options_.device.c_str(),
-              perf::name_of(options_.skew), name_of(path_of(options_)), static_cast<unsigned long long>(options_.seed));
+  std::printf("davit_perf %s: davit %s beside %s (%s), %d rank%s, skew %s, path %s, seed %llu\n",
+              perf::name_of(options_.operation), std::string(davit::version()).c_str(), peer.c_str(), facts.c_str(),
+              ranks_, ranks_ == 1 ? "" : "s", perf::name_of(options_.skew), name_of(path_of(options_)),
+              static_cast<unsigned long long>(options_.seed));
   if (is_moe) {
     std::printf("hidden %lld, experts %lld, top_k %lld, %s\n", static_cast<long long>(options_.hidden),
                 static_cast<long long>(options_.experts), static_cast<long long>(options_.top_k),
                 davit::name_of(options_.dtype));
   }
+  if (options_.operation == Operation::reduce_scatterv) {
+    std::printf("%s, in whole numbers whose sums are exact\n", davit::name_of(options_.dtype));
+  }
+  if (ceiling_) {
+    std::printf("ceiling: %.1f GB/s a direction, copies of 4 MiB both ways at once on all ranks\n", *ceiling_);
+  }
   std::printf("%d batches a side; microseconds a call of the slowest rank, p50 and p99; ratio = %s / davit\n",
               options_.batches, peer.c_str());
   if (is_moe) std::printf("%8s %-9s", "tokens", "phase");
-  std::printf("%9s %11s %11s %11s %11s %7s %8s  %s\n", "bytes", "davit", "p99", peer.c_str(), "p99", "ratio", "GB/s",
-              "check");
+  std::printf("%9s %11s %11s %11s %11s %7s %8s%s  %s\n", "bytes", "davit", "p99", peer.c_str(), "p99", "ratio", "GB/s",
+              ceiling_ ? " ceiling" : "", "check");
   std::fflush(stdout);
+}
+
+std::optional<double> Report::share_of(Line const& line) const {
+  if (!ceiling_ || line.crossed == 0) return std::nullopt;
+  return line.crossed / line.result.davit.p50 / 1000 / (2 * *ceiling_);
 }
 
 void Report::add(Line const& line) {
@@ -96,9 +103,11 @@ void Report::add(Line const& line) {
     std::printf("%8lld %-9s", static_cast<long long>(line.tokens), line.phase.c_str());
   }
   auto const& [davit, peer, batches, iterations] = line.result;
-  std::printf("%9s %11s %11s %11s %11s %7.2f %8.2f  %s\n", support::format_size(line.bytes).c_str(),
+  std::string share;
+  if (ceiling_) share = share_of(line) ? percent(*share_of(line)) : "       -";
+  std::printf("%9s %11s %11s %11s %11s %7.2f %8.2f%s  %s\n", support::format_size(line.bytes).c_str(),
               microseconds(davit.p50).c_str(), microseconds(davit.p99).c_str(), microseconds(peer.p50).c_str(),
-              microseconds(peer.p99).c_str(), ratio_of(line), gigabytes_a_second(line),
+              microseconds(peer.p99).c_str(), ratio_of(line), gigabytes_a_second(line), share.c_str(),
               check_names.at(static_cast<std::size_t>(line.check)));
   std::fflush(stdout);
   if (json_.is_open()) write_json(line);
@@ -124,7 +133,7 @@ void Report::end_table() {
 void Report::write_json(Line const& line) {
   auto const& [davit, peer, batches, iterations] = line.result;
   nlohmann::ordered_json object{{"op", perf::name_of(options_.operation)},
-                                {"device", options_.device},
+                                {"device", perf::name_of(options_.device)},
                                 {"ranks", ranks_},
                                 {"bytes", line.bytes},
                                 {"davit_us", davit.p50},
@@ -134,6 +143,8 @@ void Report::write_json(Line const& line) {
                                 {"peer_p99_us", peer.p99},
                                 {"ratio", ratio_of(line)},
                                 {"gbps", gigabytes_a_second(line)},
+                                {"ceiling_gbps", nullptr},
+                                {"ceiling_share", nullptr},
                                 {"version", davit::version()},
                                 {"batches", batches},
                                 {"iterations", iterations},
@@ -144,6 +155,9 @@ void Report::write_json(Line const& line) {
                                 {"seed", options_.seed},
                                 {"check", nullptr}};
   if (line.check != Check::off) object["check"] = line.check == Check::ok;
+  if (ceiling_) object["ceiling_gbps"] = *ceiling_;
+  if (auto const share = share_of(line)) object["ceiling_share"] = *share;
+  if (options_.operation == Operation::reduce_scatterv) object["dtype"] = davit::name_of(options_.dtype);
   if (options_.operation == Operation::moe) {
     object.update({{"phase", line.phase},
                    {"tokens", line.tokens},
@@ -152,10 +166,7 @@ void Report::write_json(Line const& line) {
                    {"top_k", options_.top_k},
                    {"dtype", davit::name_of(options_.dtype)}});
   }
-  json_ << object.dump() << std::endl;
-  if (!json_) {
-    throw support::Failure(support::Exit::failed, "--json " + options_.json + ": " + std::strerror(errno));
-  }
+  json_.add(object);
 }
 
 }  // namespace perf

@@ -6,10 +6,11 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "examples/davit_perf/json_file.hpp"
 #include "examples/davit_perf/measure.hpp"
 #include "examples/davit_perf/options.hpp"
 #include "examples/support/world.hpp"
@@ -25,7 +26,8 @@ struct Line {
   std::int64_t sent = 0;   ///< payload bytes of a rank to all others, the ranks' mean
   Result result;
   Check check = Check::off;
-  std::string phase;  ///< moe only, as the next
+  double crossed = 0;  ///< bytes over a rank's link, up and down, the ranks' mean
+  std::string phase;   ///< moe only, as the next
   std::int64_t tokens = 0;
 };
 
@@ -36,7 +38,8 @@ class Report {
 
   /// A note of what runs now; it goes when the line comes.
   void progress(std::string const& what);
-  void begin_table(std::string const& peer);
+  /// @param facts about the device and the peer on it.
+  void begin_table(std::string const& peer, std::string const& facts, std::optional<double> ceiling);
   void add(Line const& line);
   /// Further words about the last line, for --verbose.
   void note(std::string const& text);
@@ -46,13 +49,16 @@ class Report {
  private:
   void clear_progress();
   void write_json(Line const& line);
+  /// Share of what the links give; nothing where none are crossed.
+  [[nodiscard]] std::optional<double> share_of(Line const& line) const;
 
   Options const& options_;
   int ranks_;
   bool writes_;
   bool shows_progress_;
-  std::ofstream json_;
+  JsonFile json_;
   std::string peer_;
+  std::optional<double> ceiling_;  ///< GB/s a direction
   std::vector<double> ratios_;
 };
 

@@ -38,31 +38,35 @@ struct Phase {
 // route comes last of the parts, since it changes the choices that the others go by; total needs a fresh routing.
 constexpr std::array phases{Phase{"dispatch",
                                   [](MoeProblem& problem, MoeSide& side) -> Step {
-                                    return [&](std::uint64_t round) {
-                                      problem.change_x(round);
-                                      side.dispatch();
-                                    };
+                                    return {[&](std::uint64_t round) {
+                                              problem.change_x(round);
+                                              side.dispatch();
+                                            },
+                                            side.blocks()};
                                   }},
                             Phase{"combine",
                                   [](MoeProblem& problem, MoeSide& side) -> Step {
-                                    return [&](std::uint64_t round) {
-                                      problem.change_rows(side.received(), side.received_rows(), round);
-                                      side.combine();
-                                    };
+                                    return {[&](std::uint64_t round) {
+                                              problem.change_rows(side.received(), side.received_rows(), round);
+                                              side.combine();
+                                            },
+                                            side.blocks()};
                                   }},
                             Phase{"total",
                                   [](MoeProblem& problem, MoeSide& side) -> Step {
-                                    return [&](std::uint64_t round) {
-                                      problem.change_x(round);
-                                      side.dispatch();
-                                      side.combine();
-                                    };
+                                    return {[&](std::uint64_t round) {
+                                              problem.change_x(round);
+                                              side.dispatch();
+                                              side.combine();
+                                            },
+                                            side.blocks()};
                                   }},
                             Phase{"route", [](MoeProblem& problem, MoeSide& side) -> Step {
-                                    return [&](std::uint64_t round) {
-                                      problem.change_choices(round);
-                                      side.route();
-                                    };
+                                    return {[&](std::uint64_t round) {
+                                              problem.change_choices(round);
+                                              side.route();
+                                            },
+                                            true};
                                   }}};
 
 std::int64_t bytes_of(std::string const& phase, Ideal const& ideal, MoeProblem const& problem) {
@@ -74,27 +78,49 @@ std::int64_t bytes_of(std::string const& phase, Ideal const& ideal, MoeProblem c
   return phase == "total" ? 2 * one_way : one_way;
 }
 
-std::string format_moved(char const* phase, davit::Stats const& moved, std::int64_t least_up, std::int64_t least_down) {
+std::string format_moved(char const* phase, Moved const& call, std::int64_t least_up, std::int64_t least_down) {
+  auto const& moved = call.stats;
   auto const rows = [](std::uint64_t count) { return std::to_string(count); };
   auto const bytes = [](std::uint64_t count) { return support::format_size(static_cast<std::int64_t>(count)); };
   return std::string(phase) + " moved, all ranks together: rows up " + rows(moved.rows_up) + " (least " +
          std::to_string(least_up) + "), rows down " + rows(moved.rows_down) + " (least " + std::to_string(least_down) +
          "), slack " + rows(moved.rows_slack) + "; bytes up " + bytes(moved.bytes_up) + ", down " +
-         bytes(moved.bytes_down) + ", direct " + bytes(moved.bytes_direct);
+         bytes(moved.bytes_down) + ", direct " + bytes(moved.bytes_direct) + format_launches(call);
 }
 
-void note_moved(Bench const& bench, MoeSide& davit, Ideal const& ideal) {
-  auto const route = moved_by(bench, [&] { davit.route(); });
-  bench.report.note("route published, all ranks together: " + std::to_string(route.bytes_ids) +
+/// What one call of each phase moved.
+struct MovedBy {
+  Moved route;
+  Moved dispatch;
+  Moved combine;
+
+  [[nodiscard]] double crossings(Bench const& bench, std::string const& phase) const {
+    if (phase == "route") return 0;  // through the host
+    double crossed = 0;
+    if (phase != "combine") crossed += crossings_of(bench, dispatch.stats);
+    if (phase != "dispatch") crossed += crossings_of(bench, combine.stats);
+    return crossed;
+  }
+};
+
+MovedBy look(Bench const& bench, MoeSide& davit) {
+  MovedBy moved;
+  moved.route = moved_by(bench, [&] { davit.route(); });
+  moved.dispatch = moved_by(bench, [&] { davit.dispatch(); });
+  moved.combine = moved_by(bench, [&] { davit.combine(); });
+  return moved;
+}
+
+void note_moved(Bench const& bench, MovedBy const& moved, Ideal const& ideal) {
+  bench.report.note("route published, all ranks together: " + std::to_string(moved.route.stats.bytes_ids) +
                     " bytes of ids and weights");
-  auto const dispatch = moved_by(bench, [&] { davit.dispatch(); });
-  bench.report.note(format_moved("dispatch", dispatch, ideal.rows_up, ideal.rows_down));
+  bench.report.note(format_moved("dispatch", moved.dispatch, ideal.rows_up, ideal.rows_down));
   // A partial row has one reader, so as many go up as come down.
-  auto const combine = moved_by(bench, [&] { davit.combine(); });
-  bench.report.note(format_moved("combine", combine, ideal.rows_down, ideal.rows_down));
+  bench.report.note(format_moved("combine", moved.combine, ideal.rows_down, ideal.rows_down));
 }
 
-/// Collective. @throws Failure (usage) if all ranks' rows could not be counted by int, as MPI does.
+/// Collective. @throws Failure (usage) if all ranks' rows could not be counted by int, as MPI does: every
+/// recipe's route is made by MPI.
 void require_mpi_rows(Bench const& bench) {
   auto const& options = bench.options;
   auto const most = std::numeric_limits<int>::max() / (static_cast<double>(options.top_k) * bench.world.size());
@@ -107,26 +133,31 @@ void require_mpi_rows(Bench const& bench) {
                          support::Told::by_root);
 }
 
+Sums sums_of(std::string const& peer) {
+  if (peer == "mpi-expert") return Sums::other_steps;
+  return peer == "nccl-dense" ? Sums::rounded_by_rank : Sums::same_steps;
+}
+
 bool measure(Bench const& bench, std::string const& peer_name, std::int64_t tokens) {
   auto const& options = bench.options;
   auto const progress = [&](std::string const& what) {
     bench.report.progress("moe " + std::to_string(tokens) + " tokens beside " + peer_name + ": " + what);
   };
   progress("set-up");
-  MoeProblem problem(options, tokens, bench.world);
-  auto const davit = make_davit_moe(problem, bench.comm);
-  bool const careless = peer_name == "mpi-expert";
-  auto const peer = careless ? make_mpi_expert_moe(problem, bench.world) : make_mpi_moe(problem, bench.world);
-  auto const sums = careless ? Sums::other_steps : Sums::same_steps;
+  MoeProblem problem(options, tokens, bench.world, bench.device);
+  auto const davit = bench.device.make_davit(problem);
+  auto const peer = bench.device.make_peer(peer_name, problem);
+  auto const sums = sums_of(peer_name);
 
   if (options.check) progress("check");
   bool ok = !options.check || check_moe(bench, problem, *davit, *peer, sums);
   auto const ideal = ideal_of(bench, problem);
   std::array<Line, phases.size()> lines;
-  davit->route();
+  auto const moved = look(bench, *davit);
   peer->route();
   davit->dispatch();
   peer->dispatch();
+  bench.device.finish();
   for (std::size_t i = 0; i < phases.size(); ++i) {
     auto const& [name, step] = phases.at(i);
     progress(name);
@@ -136,6 +167,7 @@ bool measure(Bench const& bench, std::string const& peer_name, std::int64_t toke
                    .sent = bytes,
                    .result = bench.meter.compare(step(problem, *davit), step(problem, *peer)),
                    .check = Check::off,
+                   .crossed = moved.crossings(bench, name),
                    .phase = name,
                    .tokens = tokens};
   }
@@ -145,7 +177,7 @@ bool measure(Bench const& bench, std::string const& peer_name, std::int64_t toke
     if (options.check) line.check = ok ? Check::ok : Check::failed;
     bench.report.add(line);
   }
-  if (options.verbose) note_moved(bench, *davit, ideal);
+  if (options.verbose) note_moved(bench, moved, ideal);
   return ok;
 }
 
@@ -155,7 +187,7 @@ bool run_moe(Bench const& bench) {
   require_mpi_rows(bench);
   bool ok = true;
   for (auto const& peer : bench.options.peers) {
-    bench.report.begin_table(peer);
+    bench.report.begin_table(peer, bench.device.describe(peer), bench.device.ceiling());
     for (auto const tokens : bench.options.tokens) {
       if (!measure(bench, peer, tokens)) ok = false;
     }

@@ -7,60 +7,67 @@
 
 namespace moe {
 
-LocalExperts::LocalExperts(Options const& options, std::int64_t first, std::int64_t count) : options_(options) {
+LocalExperts::LocalExperts(Options const& options, std::int64_t first, std::int64_t count) : ExpertsByRows(options) {
   for (std::int64_t expert = first; expert < first + count; ++expert) experts_.emplace_back(options, expert);
 }
 
-void LocalExperts::run(davit::Received& received) const {
+void LocalExperts::run(davit::Received& received) {
   if (received.layout() == davit::Layout::by_source) {
     run_shared(received);
-  } else if (received.layout() == davit::Layout::expert_slots) {
-    run_slots(received);
   } else {
-    auto const counts = received.counts();
-    for (std::size_t expert = 0; expert < experts_.size(); ++expert) {
-      auto const offset = static_cast<std::size_t>(counts.expert_offsets[expert]) * received.row_bytes();
-      experts_[expert].apply(received.data() + offset, counts.expert_counts[expert]);
-    }
+    ExpertsByRows::run(received);
   }
 }
 
-void LocalExperts::run(std::byte* rows, std::span<std::int64_t const> counts) const {
-  for (std::size_t expert = 0; expert < experts_.size(); ++expert) {
-    experts_[expert].apply(rows, counts[expert]);
-    rows += static_cast<std::size_t>(counts[expert]) * options_.row_bytes();
+void ExpertsByRows::run(davit::Received& received) {
+  if (received.layout() == davit::Layout::expert_slots) return run_slots(received);
+  auto const counts = received.counts();
+  for (std::int64_t expert = 0; expert < count(); ++expert) {
+    auto const number = static_cast<std::size_t>(expert);
+    auto const offset = static_cast<std::size_t>(counts.expert_offsets[number]) * received.row_bytes();
+    apply(expert, received.data() + offset, counts.expert_counts[number]);
+  }
+}
+
+void ExpertsByRows::run(std::byte* rows, std::span<std::int64_t const> counts) {
+  for (std::int64_t expert = 0; expert < count(); ++expert) {
+    auto const mine = counts[static_cast<std::size_t>(expert)];
+    apply(expert, rows, mine);
+    rows += static_cast<std::size_t>(mine) * options_.row_bytes();
   }
 }
 
 /// Each source has room for a whole batch at each expert, and fills the front of it.
-void LocalExperts::run_slots(davit::Received& received) const {
+void ExpertsByRows::run_slots(davit::Received& received) {
   auto const counts = received.counts();
   auto const sources = counts.source_counts.size();
-  for (std::size_t expert = 0; expert < experts_.size(); ++expert) {
+  for (std::int64_t expert = 0; expert < count(); ++expert) {
+    auto const number = static_cast<std::size_t>(expert);
     for (std::size_t source = 0; source < sources; ++source) {
-      auto const row = counts.expert_offsets[expert] + static_cast<std::int64_t>(source) * options_.tokens;
-      experts_[expert].apply(received.data() + static_cast<std::size_t>(row) * received.row_bytes(),
-                             counts.counts[expert * sources + source]);
+      auto const row = counts.expert_offsets[number] + static_cast<std::int64_t>(source) * options_.tokens;
+      apply(expert, received.data() + static_cast<std::size_t>(row) * received.row_bytes(),
+            counts.counts[number * sources + source]);
     }
   }
 }
 
 void LocalExperts::run_shared(davit::Received& received) const {
-  auto const results = run_chosen(received.data(), received.row_bytes(), received.ids(), options_.top_k,
+  auto const results = run_chosen(received.data(), received.row_bytes(), received.ids(), options().top_k,
                                   static_cast<std::int64_t>(experts_.size()),
                                   [this](std::int64_t expert, std::byte* rows, std::int64_t count) {
                                     experts_[static_cast<std::size_t>(expert)].apply(rows, count);
                                   });
-  auto const k = static_cast<std::size_t>(options_.top_k);
-  RowSum sum(options_.hidden);
+  auto const k = static_cast<std::size_t>(options().top_k);
+  RowSum sum(options().hidden);
   for (std::size_t row = 0; row < static_cast<std::size_t>(received.rows()); ++row) {
     sum.clear();
     for (std::size_t choice = row * k; choice < (row + 1) * k; ++choice) {
       if (results.at[choice] < 0) continue;
-      sum.add(options_.dtype, results.rows.data() + static_cast<std::size_t>(results.at[choice]) * received.row_bytes(),
+      sum.add(options().dtype,
+              results.rows.data() + static_cast<std::size_t>(results.at[choice]) * received.row_bytes(),
               received.weights()[choice]);
     }
-    sum.store(options_.dtype, received.data() + row * received.row_bytes());
+    sum.store(options().dtype, received.data() + row * received.row_bytes());
   }
 }
 

@@ -15,22 +15,61 @@
 namespace moe {
 
 /// The experts that one rank holds.
-class LocalExperts {
+class Experts {
  public:
-  LocalExperts(Options const& options, std::int64_t first, std::int64_t count);
+  Experts() = default;
+  Experts(Experts const&) = delete;
+  Experts& operator=(Experts const&) = delete;
+  virtual ~Experts() = default;
 
   /// Replaces the rows that a dispatch brought by the experts' results, in place. Where a token has one row for several
   /// experts (by_source), that row becomes their weighted sum.
-  void run(davit::Received& received) const;
+  virtual void run(davit::Received& received) = 0;
   /// The same for rows that lie one expert after the other, `counts[e]` for local expert e.
-  void run(std::byte* rows, std::span<std::int64_t const> counts) const;
+  virtual void run(std::byte* rows, std::span<std::int64_t const> counts) = 0;
+};
+
+/// Experts that work on any number of their rows at a time: finds each one's rows. Not by_source.
+class ExpertsByRows : public Experts {
+ public:
+  explicit ExpertsByRows(Options const& options) : options_(options) {}
+  void run(davit::Received& received) override;
+  void run(std::byte* rows, std::span<std::int64_t const> counts) final;
+
+ protected:
+  [[nodiscard]] virtual std::int64_t count() const = 0;
+  /// As Expert::apply, by the local expert of that number.
+  virtual void apply(std::int64_t expert, std::byte* rows, std::int64_t count) = 0;
+  [[nodiscard]] Options const& options() const noexcept { return options_; }
 
  private:
-  void run_slots(davit::Received& received) const;
-  void run_shared(davit::Received& received) const;
+  void run_slots(davit::Received& received);
 
   Options const& options_;
+};
+
+/// On the host.
+class LocalExperts final : public ExpertsByRows {
+ public:
+  LocalExperts(Options const& options, std::int64_t first, std::int64_t count);
+  using ExpertsByRows::run;
+  void run(davit::Received& received) override;
+
+ private:
+  [[nodiscard]] std::int64_t count() const override { return static_cast<std::int64_t>(experts_.size()); }
+  void apply(std::int64_t expert, std::byte* rows, std::int64_t count) override {
+    experts_[static_cast<std::size_t>(expert)].apply(rows, count);
+  }
+  void run_shared(davit::Received& received) const;
+
   std::vector<Expert> experts_;
+};
+
+/// By how much results may differ from Expert's.
+struct ExpertError {
+  bool differs = false;
+  int roundings = 0;    ///< of a result, to the rows' dtype
+  double absolute = 0;  ///< of a result
 };
 
 /// What experts made of rows that each chose several of them.

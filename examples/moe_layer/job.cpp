@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <utility>
 
 #include "davit/mpi.hpp"
+#include "examples/moe_layer/device.hpp"
 #include "examples/moe_layer/layer.hpp"
 #include "examples/moe_layer/text.hpp"
 
@@ -30,12 +30,15 @@ class Contestant {
   Contestant(char const* name, Layer layer, Steps const& steps)
       : name_(name), layer_(std::move(layer)), steps_(steps) {}
 
-  void run(Batch const& batch, std::size_t row_bytes, Stopwatch& watch) {
-    out_.resize(static_cast<std::size_t>(batch.tokens) * row_bytes);
-    if (!out_.empty()) std::memset(out_.data(), unset, out_.size());
+  /// @param x the batch's rows, on the device.
+  void run(Batch const& batch, std::byte const* x, Device& device, Stopwatch& watch) {
+    out_.resize(batch.rows.size());
+    device.fill(room_, out_.size(), unset);
+    device.settle();
     watch.start();
-    layer_(batch, out_.data(), watch);
+    layer_(batch, x, room_.memory.get(), watch);
     seconds_.push_back(watch.seconds());
+    device.read(out_, room_.memory.get());
   }
 
   void check(World const& world, Batch const& batch, Reference& reference) {
@@ -67,6 +70,7 @@ class Contestant {
     side.found.absolute = world.max(found_.absolute);
     side.found.relative = world.max(found_.relative);
     side.tolerance = reference.tolerance(steps_);
+    side.compares_bits = !steps_.by_experts.differs;
     return side;
   }
 
@@ -74,6 +78,7 @@ class Contestant {
   char const* name_;
   Layer layer_;
   Steps steps_;
+  Room room_;
   std::vector<std::byte> out_;
   std::vector<Seconds> seconds_;
   Comparison found_;
@@ -107,23 +112,30 @@ Outcome run_job(World const& world, Options const& options) {
   davit_options.name = "moe_layer";
   davit::Communicator comm(davit::mpi(world.comm()), davit_options);
   support::ExpertMap const map(options.experts, world.size());
-  LocalExperts const experts(options, map.first(world.rank()), map.count(world.rank()));
+  auto const device = make_device(world, comm, options);
+  outcome.device = device->describe();
+  auto const experts = device->make_experts(map.first(world.rank()), map.count(world.rank()));
   Front const front(options);
   Reference reference(options, world.size());
 
   std::vector<Contestant> contestants;
-  contestants.emplace_back("davit", make_davit_layer(comm, options, experts), steps_of_davit(options, world.size()));
+  contestants.emplace_back("davit", make_davit_layer(comm, options, *experts, device->stream()),
+                           steps_of_davit(options, world.size(), device->expert_error()));
   if (options.peer == Peer::mpi) {
-    contestants.emplace_back("MPI", make_mpi_layer(world, options, experts), steps_of_mpi(options, world.size()));
+    contestants.emplace_back("MPI", make_mpi_layer(world, options, *experts, *device),
+                             steps_of_mpi(options, world.size(), device->expert_error()));
   }
 
+  Room x;
   for (std::int64_t number = 0; number < outcome.batches; ++number) {
     auto const batch = front.make_batch(part_of(words, number, options.tokens));
     count(batch, world.rank(), map, outcome.tally);
-    Stopwatch watch(comm);
+    device->fill(x, batch.rows.size(), unset);
+    device->write(x.memory.get(), batch.rows);
+    Stopwatch watch(comm, [&device] { device->settle(); });
     for (std::size_t turn = 0; turn < contestants.size(); ++turn) {
       // Who goes second finds the experts in the caches, so they take turns.
-      contestants[(turn + static_cast<std::size_t>(number)) % contestants.size()].run(batch, options.row_bytes(),
+      contestants[(turn + static_cast<std::size_t>(number)) % contestants.size()].run(batch, x.memory.get(), *device,
                                                                                       watch);
       for (std::size_t phase = 0; phase < phases; ++phase) outcome.moved.at(phase) += watch.moved().at(phase);
     }

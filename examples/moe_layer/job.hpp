@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "examples/moe_layer/options.hpp"
 #include "examples/moe_layer/reference.hpp"
@@ -20,11 +21,13 @@ struct Side {
   double exchange = 0;  ///< of all phases but the experts, likewise
   Comparison found;
   double tolerance = 0;
+  bool compares_bits = true;
   [[nodiscard]] bool ok() const noexcept { return found.unequal == 0 && found.too_far == 0; }
 };
 
 /// All ranks together; the same on every rank.
 struct Outcome {
+  std::string device;  ///< in words
   std::int64_t text_bytes = 0;
   std::int64_t batches = 0;
   std::int64_t fewest_tokens = 0;  ///< of a rank, all batches

@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "davit/communicator.hpp"
+#include "examples/moe_layer/device.hpp"
 #include "examples/moe_layer/experts.hpp"
 #include "examples/moe_layer/model.hpp"
 #include "examples/moe_layer/stopwatch.hpp"
@@ -14,11 +16,15 @@
 
 namespace moe {
 
-/// Collective: one batch through the layer; `out` [T, H] of the rows' dtype.
-using Layer = std::function<void(Batch const& batch, std::byte* out, Stopwatch& watch)>;
+/// Collective: one batch through the layer, its rows `x` [T, H] into `out` [T, H], both on the device.
+using Layer = std::function<void(Batch const& batch, std::byte const* x, std::byte* out, Stopwatch& watch)>;
 
 /// Collective. What they are given must outlive the layers.
-[[nodiscard]] Layer make_davit_layer(davit::Communicator& comm, Options const& options, LocalExperts const& experts);
-[[nodiscard]] Layer make_mpi_layer(support::World const& world, Options const& options, LocalExperts const& experts);
+/// @param stream what davit's calls are enqueued on; nothing: they block.
+[[nodiscard]] Layer make_davit_layer(davit::Communicator& comm, Options const& options, Experts& experts,
+                                     std::optional<davit::Stream> stream);
+/// @param device that carries the rows.
+[[nodiscard]] Layer make_mpi_layer(support::World const& world, Options const& options, Experts& experts,
+                                   Device& device);
 
 }  // namespace moe

@@ -7,7 +7,8 @@
 
 namespace moe {
 
-Layer make_davit_layer(davit::Communicator& comm, Options const& options, LocalExperts const& experts) {
+Layer make_davit_layer(davit::Communicator& comm, Options const& options, Experts& experts,
+                       std::optional<davit::Stream> stream) {
   // Once: what all batches have in common. Equal on all ranks.
   davit::ExpertGroupOptions const shape{
       .experts = options.experts,
@@ -20,14 +21,15 @@ Layer make_davit_layer(davit::Communicator& comm, Options const& options, LocalE
   };
   auto const group = std::make_shared<davit::ExpertGroup>(comm, shape);
 
-  return [=, &options, &experts](Batch const& batch, std::byte* out, Stopwatch& watch) {
+  return [=, &options, &experts](Batch const& batch, std::byte const* x, std::byte* out, Stopwatch& watch) {
     // Each rank says which experts its tokens go to. Ranks may bring different numbers of tokens, or none.
     davit::Routing routing = group->route(batch.ids, batch.weights);
     watch.done(Phase::route);
 
-    // Each row goes to the ranks of its experts, once a rank, and is laid out there as asked.
+    // Each row goes to the ranks of its experts, once a rank, and is laid out there as asked. On a GPU this is enqueued
+    // on the stream that the experts work on, too; on the host there is none, and it blocks.
     davit::Received received =
-        group->dispatch(routing, batch.rows.data(), {.layout = options.layout, .alignment = options.alignment});
+        group->dispatch(routing, x, {.layout = options.layout, .alignment = options.alignment, .stream = stream});
     watch.done(Phase::dispatch);
 
     // The program's own work: results take the place of the rows they were made from.
@@ -35,7 +37,7 @@ Layer make_davit_layer(davit::Communicator& comm, Options const& options, LocalE
     watch.done(Phase::experts);
 
     // Results go back to the tokens' owners, weighted and added; on the way each rank sums what its experts made.
-    group->combine(routing, received.data(), out, {.reduce = options.reduce});
+    group->combine(routing, received.data(), out, {.reduce = options.reduce, .stream = stream});
     watch.done(Phase::combine);
   };
 }

@@ -44,6 +44,8 @@ class Expert {
 
   /// Replaces `count` rows of the rows' dtype by its results. The bits of a row do not depend on its neighbours.
   void apply(std::byte* rows, std::int64_t count) const;
+  [[nodiscard]] std::span<float const> first() const noexcept { return first_; }    ///< W1 [H, F]
+  [[nodiscard]] std::span<float const> second() const noexcept { return second_; }  ///< W2 [F, H]
 
  private:
   void activate(std::span<float> values) const;

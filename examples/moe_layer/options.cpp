@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "davit/version.hpp"
+#include "examples/moe_layer/device.hpp"
 
 namespace moe {
 namespace {
@@ -39,6 +40,7 @@ using Names = std::vector<std::pair<char const*, T>>;
 
 Names<Activation> const activations{{"relu", Activation::relu}, {"silu", Activation::silu}};
 Names<Peer> const peers{{"mpi", Peer::mpi}, {"none", Peer::none}};
+Names<Where> const places{{"auto", Where::automatic}, {"cuda", Where::cuda}, {"host", Where::host}};
 Names<davit::Dtype> const dtypes{{"bf16", davit::bf16}, {"f16", davit::f16}, {"f32", davit::f32}};
 Names<davit::Layout> const layouts{{"by_expert", davit::Layout::by_expert},
                                    {"by_source", davit::Layout::by_source},
@@ -113,7 +115,11 @@ void add_options(CLI::App& app, Options& options) {
   add_choice(app, "--reduce", reductions, options.reduce, "How results are added", "grouped");
   add_number(app, "--reduce-group", options.reduce_group, 0, "Ranks whose partial sums are added first; 0: the node's");
   add_seed(app, options);
-  add_choice(app, "--vs", peers, options.peer, "Exchange to run beside, batch by batch: MPI_Alltoallv, or none", "mpi");
+  add_choice(app, "--device", places, options.where,
+             "Where rows lie and experts work: on GPUs by cuBLAS, or on the host; auto: GPUs where each rank has one",
+             "auto");
+  add_choice(app, "--vs", peers, options.peer,
+             "Exchange to run beside, batch by batch: MPI_Alltoallv (on GPUs through pinned memory), or none", "mpi");
 }
 
 void check_together(Options const& options) {
@@ -122,6 +128,11 @@ void check_together(Options const& options) {
   }
   if (options.layout == davit::Layout::by_source && options.reduce == davit::Reduce::by_k) {
     refuse("--reduce", "by_k", "grouped with --layout by_source, where each rank sums its own experts' rows");
+  }
+  if (options.where != Where::cuda) return;
+  if (!builds_cuda()) refuse("--device", "cuda", "host: this build of moe_layer has no CUDA backend, or no cuBLAS");
+  if (options.layout == davit::Layout::by_source) {
+    refuse("--layout", "by_source", "by_expert or expert_slots with --device cuda");
   }
 }
 

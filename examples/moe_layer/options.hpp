@@ -14,6 +14,7 @@ namespace moe {
 
 enum class Activation : std::uint8_t { relu, silu };
 enum class Peer : std::uint8_t { mpi, none };
+enum class Where : std::uint8_t { automatic, cuda, host };
 
 struct Options {
   std::string file;
@@ -35,6 +36,7 @@ struct Options {
   int reduce_group = 0;  ///< 0: all ranks of the node
 
   Peer peer = Peer::mpi;
+  Where where = Where::automatic;
 
   [[nodiscard]] std::size_t row_bytes() const noexcept { return static_cast<std::size_t>(hidden) * size_of(dtype); }
 };

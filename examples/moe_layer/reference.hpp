@@ -18,12 +18,13 @@ namespace moe {
 /// Where a sum is rounded on its way. Bits follow from this, the choices and the rows, and from nothing else.
 struct Steps {
   davit::Reduce reduce;
-  int reduce_group;      ///< ranks
-  davit::Dtype partial;  ///< of what a rank and a group have added
-  bool caller_sums;      ///< a rank's own sum is rounded to the rows' dtype first
+  int reduce_group;        ///< ranks
+  davit::Dtype partial;    ///< of what a rank and a group have added
+  bool caller_sums;        ///< a rank's own sum is rounded to the rows' dtype first
+  ExpertError by_experts;  ///< where they differ, bits are not compared
 };
-[[nodiscard]] Steps steps_of_davit(Options const& options, int ranks);
-[[nodiscard]] Steps steps_of_mpi(Options const& options, int ranks);
+[[nodiscard]] Steps steps_of_davit(Options const& options, int ranks, ExpertError const& by_experts);
+[[nodiscard]] Steps steps_of_mpi(Options const& options, int ranks, ExpertError const& by_experts);
 
 /// What a comparison found; of all ranks together once reduced.
 struct Comparison {

@@ -103,7 +103,9 @@ void print_times(Outcome const& outcome) {
 void print_check(char const* name, Side const& side) {
   auto const& found = side.found;
   std::printf("  %-6s %lld elements, ", name, static_cast<Long>(found.elements));
-  if (found.unequal == 0) {
+  if (!side.compares_bits) {
+    std::printf("experts add in another order than the reference");
+  } else if (found.unequal == 0) {
     std::printf("all bits equal");
   } else {
     std::printf("%lld NOT EQUAL", static_cast<Long>(found.unequal));
@@ -132,6 +134,7 @@ void print_outcome(Options const& options, int ranks, Outcome const& outcome) {
               static_cast<Long>(outcome.tally.tokens), static_cast<Long>(outcome.fewest_tokens),
               static_cast<Long>(outcome.most_tokens), static_cast<Long>(outcome.batches),
               outcome.batches == 1 ? "" : "es", static_cast<Long>(options.tokens));
+  std::printf("  rows:  %s\n", outcome.device.c_str());
   print_crossings(options, outcome);
   print_load(options, ranks, outcome.tally);
   print_times(outcome);

@@ -20,6 +20,7 @@ void Stopwatch::start() {
 }
 
 void Stopwatch::done(Phase phase) {
+  settle_();
   std::chrono::duration<double> const spent = std::chrono::steady_clock::now() - begin_;
   auto const number = static_cast<std::size_t>(phase);
   seconds_.at(number) = spent.count();

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "davit/communicator.hpp"
 #include "examples/support/world.hpp"
@@ -23,7 +25,8 @@ using Moved = std::array<davit::Stats, phases>;
 
 class Stopwatch {
  public:
-  explicit Stopwatch(davit::Communicator& comm) : comm_(comm) {}
+  /// @param settle waits for what a phase has enqueued.
+  Stopwatch(davit::Communicator& comm, std::function<void()> settle) : comm_(comm), settle_(std::move(settle)) {}
 
   /// Collective: the next phase begins when all ranks are here, so that no phase pays for the ranks' unequal last one.
   void start();
@@ -35,6 +38,7 @@ class Stopwatch {
 
  private:
   davit::Communicator& comm_;
+  std::function<void()> settle_;
   std::chrono::steady_clock::time_point begin_;
   davit::Stats before_;
   Seconds seconds_{};

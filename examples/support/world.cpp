@@ -50,6 +50,12 @@ double World::max(double mine) const {
   return all;
 }
 
+double World::mean(double mine) const {
+  double all = 0;
+  check(MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, comm_), "MPI_Allreduce");
+  return all / size_;
+}
+
 std::int64_t World::sum(std::int64_t mine) const {
   std::int64_t all = 0;
   check(MPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_), "MPI_Allreduce");

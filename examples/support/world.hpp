@@ -32,6 +32,7 @@ class World {
   // Collective.
   void barrier() const;
   [[nodiscard]] double max(double mine) const;
+  [[nodiscard]] double mean(double mine) const;
   [[nodiscard]] std::int64_t sum(std::int64_t mine) const;
   [[nodiscard]] bool all(bool mine) const;
   [[nodiscard]] bool all_equal(std::uint64_t mine) const;

@@ -7,8 +7,9 @@ usage() {
   cat <<'USAGE'
 usage: tests/cuda/run.sh [--memcheck] [--no-limits] [ctest arguments]
 
-Builds the tests of the CUDA backend alone, for the GPU in this machine, runs them, and prints what the links give.
-Nothing is installed. --memcheck: also the kernels under compute-sanitizer. --no-limits: no measurements.
+Builds the tests of the CUDA backend alone, for the GPU in this machine, runs them, and prints what the links give
+(davit_perf limits). Nothing is installed: where CLI11 and nlohmann-json are not, their headers are looked for in .carry.
+--memcheck: also the kernels under compute-sanitizer. --no-limits: no measurements.
 USAGE
 }
 
@@ -25,17 +26,17 @@ done
 
 davit_find_nvcc || die "nvcc not found"
 build=$davit_root/build/cuda-tests
-mkdir -p "$build"
-capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d . || true)
 cd "$davit_root"
-say "configure and build for compute capability ${capability:-90}"
-cmake --preset cuda-release -B "$build" -DDAVIT_BUILD_TESTS=ON -DDAVIT_BUILD_EXAMPLES=OFF \
-  -DCMAKE_CUDA_ARCHITECTURES="${capability:-90}" >"$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 3; }
-cmake --build "$build" --target davit_cuda_tests
+davit_configure_for_gpu "$build" -DDAVIT_BUILD_TESTS=ON -DDAVIT_BUILD_EXAMPLES=ON
+targets=(davit_cuda_tests)
+for program in davit_perf moe_layer; do
+  if davit_has_target "$build" $program; then targets+=($program); fi
+done
+cmake --build "$build" --target "${targets[@]}"
 
 bad=0
 say "tests"
-ctest --test-dir "$build" -R '^(cuda_|litmus)' --verbose ${pass[@]+"${pass[@]}"} |
+ctest --test-dir "$build" -R '^(cuda_|litmus|davit_perf\.|moe_layer\.)' --verbose ${pass[@]+"${pass[@]}"} |
   grep -vE 'Test command|Working Directory|Environment variables|^ *[0-9]+: +[A-Z_]+=|\[ RUN|\[       OK' || bad=1
 
 if ((memcheck)); then
@@ -50,9 +51,12 @@ if ((memcheck)); then
   fi
 fi
 if ((limits)); then
-  # Not davit_mpirun: binding is part of what is measured, and nothing is here.
-  flags=(--allow-run-as-root --oversubscribe --bind-to none)
-  if ! mpirun --version 2>&1 | grep -Eq 'Open MPI|OpenRTE'; then flags=(); fi
-  mpirun "${flags[@]}" -n 2 "$build/bin/tests/link_limits" || [[ $? == 77 ]] || bad=1
+  if ! davit_has_gpu; then
+    say "NO GPU HERE: the links are NOT measured"
+  elif davit_has_target "$build" davit_perf; then
+    davit_mpirun_gpus 2 "$build/bin/davit_perf" limits --device cuda || bad=1
+  else
+    say "davit_perf is not built here (see $build/configure.log): the links are NOT measured"
+  fi
 fi
 exit $bad
