@@ -67,7 +67,7 @@ bool Allgatherv::submit() {
     if (standing(peer) == Standing::mismatched) {
       mesh.count_push(engine(), peer, static_cast<std::uint32_t>(mine));
     } else if (standing(peer) == Standing::agreed) {
-      auto const direct = goes_direct(terms(peer).flags, card(peer).flags, send_bytes_);
+      auto const direct = engine().can_fetch() && goes_direct(terms(peer).flags, card(peer).flags, send_bytes_);
       (direct ? direct_readers : readers_).push_back(peer);
       if (direct) mesh.count_push(engine(), peer, 1);
     }
@@ -83,7 +83,6 @@ bool Allgatherv::submit() {
       auto const length = mesh.chunk_bytes(send_bytes_);
       auto const offset = round * length;
       auto const bytes = std::min(length, send_bytes_ - offset);
-      engine().begin_piece(Lane::up);
       engine().submit(Lane::up, CopyOp{mesh.begin_push(engine(), place), send_ + offset, bytes});
       mesh.end_push(engine(), place, readers_);
       comm_.stats.bytes_up += bytes;
@@ -92,14 +91,13 @@ bool Allgatherv::submit() {
     for (int step = 1; step < comm_.size; ++step) {
       int const peer = before(step);
       if (standing(peer) != Standing::agreed || round >= chunks_of(recv_.bytes(peer))) continue;
-      if (goes_direct(card(peer).flags, terms(peer).flags, recv_.bytes(peer))) {
+      if (engine().can_fetch() && goes_direct(card(peer).flags, terms(peer).flags, recv_.bytes(peer))) {
         if (round == 0) pull_direct(peer);
         continue;
       }
       auto const length = mesh.chunk_bytes(recv_.bytes(peer));
       auto const offset = round * length;
       auto const bytes = std::min(length, recv_.bytes(peer) - offset);
-      engine().begin_piece(Lane::down);
       auto const* const from = mesh.begin_pull(engine(), peer, place);
       engine().submit(Lane::down, CopyOp{recv_.block(peer) + offset, from, bytes});
       mesh.end_pull(engine(), peer);

@@ -49,7 +49,6 @@ bool Alltoallv::open() {
     engine().submit(Lane::up, CopyOp{staged + at, send.block(peer), send.bytes(peer)});
   }
   side().fence(Lane::up, Lane::down, comm_.rank);
-  engine().join_pieces(Lane::up);
   send.data = staged;
   send.displs = staged_displs_;
   return true;
@@ -93,7 +92,9 @@ void Alltoallv::keep_own() {
   int const me = comm_.rank;
   auto const bytes = exchange_.recv.bytes(me);
   if (exchange_.in_place || bytes == 0) return;
+  engine().begin_aside(Lane::down);
   engine().submit(Lane::down, CopyOp{exchange_.recv.block(me), exchange_.send.block(me), bytes});
+  engine().end_aside(Lane::down);
   comm_.stats.bytes_kept += bytes;
 }
 
@@ -104,7 +105,6 @@ void Alltoallv::push_chunk(int step, std::uint64_t chunk) {
   auto const length = mesh.chunk_bytes(block);
   auto const place = mesh.place(number, step, chunk) + mesh.ring(comm_.rank, peer);
   auto const bytes = std::min(length, block - chunk * length);
-  engine().begin_piece(Lane::up);
   auto* const to = mesh.begin_push(engine(), place);
   engine().submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * length, bytes});
   mesh.end_push(engine(), place, {&peer, 1});
@@ -119,7 +119,6 @@ void Alltoallv::pull_chunk(int step, std::uint64_t chunk) {
   auto const length = mesh.chunk_bytes(block);
   auto const bytes = std::min(length, block - chunk * length);
   auto const place = mesh.place(number, step, chunk) + mesh.ring(peer, comm_.rank);
-  engine().begin_piece(Lane::down);
   auto const* const from = mesh.begin_pull(engine(), peer, place);
   engine().submit(Lane::down, CopyOp{exchange_.recv.block(peer) + chunk * length, from, bytes});
   mesh.end_pull(engine(), peer);

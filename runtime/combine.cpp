@@ -50,8 +50,7 @@ Combine::Combine(Side& side, std::shared_ptr<RoutingState> routing, std::shared_
     piece_columns_ = (row >= 64 ? row / 64 * 64 : row) / element;
     if (piece_columns_ == 0) {
       throw UsageError("davit: combine: slot_bytes is " + std::to_string(comm_.mesh->geometry().slot_bytes) +
-                       ", must be at least " +
-                       std::to_string(owners * element) + " for these ranks and this top_k");
+                       ", must be at least " + std::to_string(owners * element) + " for these ranks and this top_k");
     }
     pieces_ = (hidden + piece_columns_ - 1) / piece_columns_;
   }
@@ -118,6 +117,16 @@ void Combine::submit_own_sums(Lane lane, Round const& round, Rows const& rows, s
                   SumRowsOp{types, base, plan_.terms.data(), first, count, round.columns, out, round.stride, nullptr});
 }
 
+/// What this rank's experts made of a round's tokens, owner by owner.
+void Combine::sum_for_owners(std::uint64_t index, std::byte* to) {
+  auto const round = round_of(index);
+  for (int step = 1; step < comm_.size; ++step) {
+    auto const rows = received_in(after(step), round);
+    if (rows.first == rows.last) continue;
+    submit_own_sums(Lane::up, round, rows, to + static_cast<std::size_t>(step - 1) * section_bytes(round));
+  }
+}
+
 void Combine::push(std::uint64_t index) {
   auto& mesh = *comm_.mesh;
   auto const round = round_of(index);
@@ -126,23 +135,33 @@ void Combine::push(std::uint64_t index) {
     auto const rows = received_in(after(step), round);
     if (rows.first < rows.last) readers_.push_back(after(step));
   }
-  if (readers_.empty()) return;
-  auto const place = mesh.place(number, 1, index);
-  auto* const staged = staging_.is_ready() ? staging_.next(side(), Lane::up) : nullptr;
-  auto* const slot = mesh.begin_push(engine(), place);
-  for (int step = 1; step < comm_.size; ++step) {
-    auto const rows = received_in(after(step), round);
-    if (rows.first == rows.last) continue;
-    auto const at = static_cast<std::size_t>(step - 1) * section_bytes(round);
-    submit_own_sums(Lane::up, round, rows, (staged == nullptr ? slot : staged) + at);
-    auto const count =
-        arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
-    if (staged != nullptr) engine().submit(Lane::up, CopyOp{slot + at, staged + at, count * round.stride});
-    comm_.stats.bytes_up += count * round.columns * size_of(row_dtype_);
-    if (round.first_column == 0) comm_.stats.rows_up += count;
+  bool const staged = staging_.is_ready();
+  if (staged) {
+    if (index == 0) sum_for_owners(index, staging_.up(index));
+    if (index + 1 < rounds_) {
+      engine().begin_aside(Lane::up);  // while this one is copied
+      sum_for_owners(index + 1, staging_.up(index + 1));
+      engine().end_aside(Lane::up);
+    }
   }
-  mesh.end_push(engine(), place, readers_);
-  ++comm_.stats.chunks_up;
+  if (!readers_.empty()) {
+    auto const place = mesh.place(number, 1, index);
+    auto* const slot = mesh.begin_push(engine(), place);
+    if (!staged) sum_for_owners(index, slot);
+    for (int step = 1; step < comm_.size; ++step) {
+      auto const rows = received_in(after(step), round);
+      if (rows.first == rows.last) continue;
+      auto const at = static_cast<std::size_t>(step - 1) * section_bytes(round);
+      auto const count =
+          arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
+      if (staged) engine().submit(Lane::up, CopyOp{slot + at, staging_.up(index) + at, count * round.stride});
+      comm_.stats.bytes_up += count * round.columns * size_of(row_dtype_);
+      if (round.first_column == 0) comm_.stats.rows_up += count;
+    }
+    mesh.end_push(engine(), place, readers_);
+    ++comm_.stats.chunks_up;
+  }
+  if (staged) engine().join_aside(Lane::up);
 }
 
 void Combine::pull(std::uint64_t index) {
@@ -158,8 +177,7 @@ void Combine::pull(std::uint64_t index) {
   auto const last_term = first[static_cast<std::size_t>(last_token)];
   rows_from_.assign(static_cast<std::size_t>(comm_.size), 0);
   for (auto term = first_term; term < last_term; ++term) ++rows_from_[owner_plan_->terms[term].base];
-  auto* const staged = staging_.is_ready() ? staging_.next(side(), Lane::down) : nullptr;
-  auto* const scratch = scratch_ + (index % 2) * scratch_bytes_;
+  auto* const staged = staging_.is_ready() ? staging_.next_down(engine()) : nullptr;
   for (int step = 1; step < comm_.size; ++step) {
     int const peer = before(step);
     if (!has_terms_from(peer, round)) continue;
@@ -174,13 +192,16 @@ void Combine::pull(std::uint64_t index) {
       if (has_terms_from(before(step), round)) mesh.end_pull(engine(), before(step));
     }
   };
-  if (staged != nullptr) credit();  // the copies are all that reads the slots
+  if (staged != nullptr) {
+    credit();                          // the copies are all that reads the slots
+    engine().begin_aside(Lane::down);  // while the next ones are copied
+  }
   if (arguments_.by_k) {
     bases[me] = bases_[bases_.size() - pieces_ + round.first_column / piece_columns_];
   } else {
-    bases[me] = {scratch, round.stride};
+    bases[me] = {scratch_, round.stride};
     auto const rows = received_in(comm_.rank, round);
-    if (rows.first < rows.last) submit_own_sums(Lane::down, round, rows, scratch);
+    if (rows.first < rows.last) submit_own_sums(Lane::down, round, rows, scratch_);
   }
   host::RowSum const types{row_dtype_, row_dtype_, arguments_.out_dtype, arguments_.by_k && arguments_.weighted,
                            !arguments_.by_k};
@@ -192,7 +213,11 @@ void Combine::pull(std::uint64_t index) {
                   SumRowsOp{types, bases, terms, owner_plan_->first.data() + round.first_token,
                             static_cast<std::size_t>(last_token - round.first_token), round.columns,
                             arguments_.out + at, stride, arguments_.bias == nullptr ? nullptr : arguments_.bias + at});
-  if (staged == nullptr) credit();
+  if (staged == nullptr) {
+    credit();
+  } else {
+    engine().end_aside(Lane::down);
+  }
   for (int rank = 0; rank < comm_.size; ++rank) {
     auto const rows = rank == comm_.rank ? 0 : rows_from_[static_cast<std::size_t>(rank)];
     comm_.stats.bytes_down += rows * round.columns * size_of(row_dtype_);
@@ -211,7 +236,7 @@ bool Combine::submit() {
     return static_cast<std::uint64_t>((tokens + block_tokens_ - 1) / block_tokens_);
   };
   auto const& tokens = routing_.tokens_of;
-  auto const rounds = blocks_of(*std::max_element(tokens.begin(), tokens.end())) * pieces_;
+  rounds_ = blocks_of(*std::max_element(tokens.begin(), tokens.end())) * pieces_;
   sends_.assign(tokens.size(), std::vector<std::uint8_t>(blocks_of(routing_.tokens)));
   for (std::size_t rank = 0; rank < tokens.size(); ++rank) {
     for (auto const position : routing_.needed_by[rank]) {
@@ -220,7 +245,7 @@ bool Combine::submit() {
     }
   }
   auto const& options = routing_.group->options;
-  bases_.resize(rounds * static_cast<std::uint64_t>(comm_.size) + pieces_);
+  bases_.resize(rounds_ * static_cast<std::uint64_t>(comm_.size) + pieces_);
   for (std::uint64_t piece = 0; piece < pieces_; ++piece) {
     bases_[bases_.size() - pieces_ + piece] = {arguments_.rows + piece * piece_columns_ * size_of(options.dtype),
                                                static_cast<std::size_t>(options.hidden) * size_of(options.dtype)};
@@ -234,13 +259,13 @@ bool Combine::submit() {
       if (term.base == static_cast<std::uint32_t>(comm_.rank)) term.row = plan_.terms[own_first + term.row].row;
     }
   } else {
-    scratch_bytes_ = static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) * round_of(0).stride;
-    scratch_owner_ = side().pool()->take(2 * scratch_bytes_);  // two pieces may overlap
+    scratch_owner_ =
+        side().pool()->take(static_cast<std::size_t>(std::min(block_tokens_, routing_.tokens)) * round_of(0).stride);
     scratch_ = static_cast<std::byte*>(scratch_owner_.get());
   }
   auto const chunk = static_cast<std::size_t>(comm_.size - 1) * section_bytes(round_of(0));
-  if (rounds > 0 && is_on_device() && chunk >= Staging::kLeastBytes) staging_.prepare(side(), chunk);
-  for (std::uint64_t round = 0; round < rounds; ++round) {
+  if (rounds_ > 0 && is_on_device() && chunk >= Staging::kLeastBytes) staging_.prepare(side(), chunk);
+  for (std::uint64_t round = 0; round < rounds_; ++round) {
     push(round);
     pull(round);
   }

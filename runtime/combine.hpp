@@ -44,6 +44,7 @@ class Combine final : public Call {
     std::size_t stride;  ///< bytes of a row in a slot
   };
   [[nodiscard]] Round round_of(std::uint64_t round) const noexcept;
+  void sum_for_owners(std::uint64_t index, std::byte* to);
   void push(std::uint64_t index);
   void pull(std::uint64_t index);
   /// Received rows from `source` in a block: indexes [first, last).
@@ -67,14 +68,14 @@ class Combine final : public Call {
   std::int64_t block_tokens_ = 1;
   std::size_t piece_columns_ = 0;
   std::uint64_t pieces_ = 1;
+  std::uint64_t rounds_ = 0;
   OwnerPlan const* owner_plan_ = nullptr;
   std::vector<RowTerm> own_terms_;       ///< by_k: the owner's terms, this rank's own rows where they lie
   std::vector<std::uint32_t> one_each_;  ///< by_k: 0, 1, 2, ...
   std::vector<RowBase> bases_;           ///< `size` a round, and one for the expert rows of each piece
-  Staging staging_;                               ///< on a GPU
+  Staging staging_;                      ///< on a GPU
   std::shared_ptr<void> scratch_owner_;
-  std::byte* scratch_ = nullptr;                  ///< this rank's partial rows of its own tokens, one block a piece
-  std::size_t scratch_bytes_ = 0;
+  std::byte* scratch_ = nullptr;                  ///< this rank's partial rows of its own tokens, one block
   std::vector<std::uint32_t> rows_from_;          ///< [R] of a round
   std::vector<std::vector<std::uint8_t>> sends_;  ///< [R][blocks] whether this rank's tokens of a block have rows there
   std::vector<int> readers_;

@@ -120,6 +120,21 @@ void Dispatch::for_each_part(Piece const& piece, With with) const {
   }
 }
 
+void Dispatch::pack(std::uint64_t chunk, std::byte* to) {
+  auto const range = positions(comm_.rank, chunk);
+  auto const count = static_cast<std::size_t>(range.last - range.first);
+  auto const* const moves = routing_.upward_moves.data() + range.first;
+  for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
+    if (row_chunks_ == 1) {
+      auto* const first = to + offset - static_cast<std::size_t>(range.first) * payload.row_bytes;
+      engine().submit(Lane::up, MoveRowsOp{first, payload.from, payload.row_bytes, moves, count, host::Stores::cached});
+    } else {
+      auto const* const from = payload.from + static_cast<std::size_t>(moves->from) * payload.row_bytes + byte;
+      engine().submit(Lane::up, CopyOp{to + offset, from, bytes});
+    }
+  });
+}
+
 void Dispatch::push(std::uint64_t chunk) {
   auto& mesh = *comm_.mesh;
   auto const range = positions(comm_.rank, chunk);
@@ -129,30 +144,31 @@ void Dispatch::push(std::uint64_t chunk) {
     auto const found = std::lower_bound(needed.begin(), needed.end(), range.first);
     if (found != needed.end() && *found < range.last) readers_.push_back(after(step));
   }
-  auto const place = mesh.place(number, 1, chunk);
-  auto const count = static_cast<std::size_t>(range.last - range.first);
-  auto* const staged = is_staged(count) ? staging_.next(side(), Lane::up) : nullptr;
-  auto* const slot = mesh.begin_push(engine(), place);
-  auto const* const moves = routing_.upward_moves.data() + range.first;
-  for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t byte, std::size_t bytes) {
-    if (row_chunks_ == 1) {
-      auto* const to = (staged == nullptr ? slot : staged) + offset;
-      engine().submit(Lane::up, MoveRowsOp{to - static_cast<std::size_t>(range.first) * payload.row_bytes, payload.from,
-                                           payload.row_bytes, moves, count, host::Stores::cached});
-      if (staged != nullptr) engine().submit(Lane::up, CopyOp{slot + offset, to, count * bytes});
-    } else {
-      auto const* const from = payload.from + static_cast<std::size_t>(moves->from) * payload.row_bytes + byte;
-      engine().submit(Lane::up, CopyOp{slot + offset, from, bytes});
+  bool const staged = is_staged(range);
+  if (staged) {
+    if (chunk == 0) pack(chunk, staging_.up(chunk));
+    if (chunk + 1 < chunks_of(comm_.rank) && is_staged(positions(comm_.rank, chunk + 1))) {
+      engine().begin_aside(Lane::up);  // while this one is copied
+      pack(chunk + 1, staging_.up(chunk + 1));
+      engine().end_aside(Lane::up);
     }
+  }
+  auto const place = mesh.place(number, 1, chunk);
+  auto* const slot = mesh.begin_push(engine(), place);
+  auto const count = static_cast<std::size_t>(range.last - range.first);
+  if (!staged) pack(chunk, slot);
+  for_each_part(piece(chunk), [&](RowPayload const&, std::size_t offset, std::size_t, std::size_t bytes) {
+    if (staged) engine().submit(Lane::up, CopyOp{slot + offset, staging_.up(chunk) + offset, count * bytes});
     comm_.stats.bytes_up += count * bytes;
   });
   mesh.end_push(engine(), place, readers_);
+  if (staged) engine().join_aside(Lane::up);
   ++comm_.stats.chunks_up;
   if (chunk % row_chunks_ == 0) comm_.stats.rows_up += count;
 }
 
-bool Dispatch::is_staged(std::size_t rows) const noexcept {
-  return staging_.is_ready() && row_chunks_ == 1 && rows * row_bytes_ >= Staging::kLeastBytes;
+bool Dispatch::is_staged(Range const& range) const noexcept {
+  return staging_.is_ready() && static_cast<std::size_t>(range.last - range.first) * row_bytes_ >= Staging::kLeastBytes;
 }
 
 host::Stores Dispatch::stores_of(RowPayload const& payload) const noexcept {
@@ -169,7 +185,7 @@ void Dispatch::pull(int source, std::uint64_t chunk) {
   auto const needed = last - first;
   auto const there = static_cast<std::size_t>(range.last - range.first);
   // The whole chunk comes down where at most an eighth of it is not needed here.
-  auto* const staged = is_staged(there) && 8 * (there - needed) <= there ? staging_.next(side(), Lane::down) : nullptr;
+  auto* const staged = is_staged(range) && 8 * (there - needed) <= there ? staging_.next_down(engine()) : nullptr;
   auto const* const slot = mesh.begin_pull(engine(), source, mesh.place(number, 1, chunk));
   auto const* const moves = plan_.moves.data() + plan_.move_first[first];
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
@@ -192,9 +208,11 @@ void Dispatch::pull(int source, std::uint64_t chunk) {
   });
   mesh.end_pull(engine(), source);
   if (staged != nullptr) {
+    engine().begin_aside(Lane::down);  // while the next one is copied
     for_each_part(piece(chunk), [&](RowPayload const& payload, std::size_t offset, std::size_t, std::size_t) {
       expand(staged + offset, payload);
     });
+    engine().end_aside(Lane::down);
     comm_.stats.rows_slack += there - needed;
   }
   if (chunk % row_chunks_ == 0) comm_.stats.rows_down += needed;
@@ -207,11 +225,13 @@ void Dispatch::keep_own() {
   auto const* const moves = plan_.moves.data() + plan_.move_first[first];
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
   if (count == 0) return;
+  engine().begin_aside(Lane::down);
   for (auto const& payload : payloads_) {
     engine().submit(Lane::down,
                     MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, stores_of(payload)});
     comm_.stats.bytes_kept += (last - first) * payload.row_bytes;
   }
+  engine().end_aside(Lane::down);
 }
 
 void Dispatch::zero_padding() {
@@ -232,8 +252,11 @@ bool Dispatch::submit() {
   }
   std::uint64_t rounds = 0;
   for (int source = 0; source < comm_.size; ++source) rounds = std::max(rounds, chunks_of(source));
-  if (rounds > 0 && is_on_device() && row_chunks_ == 1) staging_.prepare(side(), static_cast<std::size_t>(chunk_rows_) * row_bytes_);
+  if (rounds > 0 && is_on_device() && row_chunks_ == 1)
+    staging_.prepare(side(), static_cast<std::size_t>(chunk_rows_) * row_bytes_);
+  engine().begin_aside(Lane::down);
   zero_padding();
+  engine().end_aside(Lane::down);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     if (round < chunks_of(comm_.rank)) push(round);
     if (round == 0) keep_own();  // while the peers take the first chunk

@@ -33,12 +33,11 @@ class Dispatch final : public Call {
   bool submit() override;
   void let_go() override;
 
+  void pack(std::uint64_t chunk, std::byte* to);
   void push(std::uint64_t chunk);
   void pull(int source, std::uint64_t chunk);
   void keep_own();
   void zero_padding();
-  /// Whether rows of that many bytes go by way of packed memory of this rank, from where and to where copies are fast.
-  [[nodiscard]] bool is_staged(std::size_t rows) const noexcept;
   [[nodiscard]] host::Stores stores_of(RowPayload const& payload) const noexcept;
 
   /// Received rows of a source whose position is below `position`: index of the first that is not.
@@ -50,6 +49,8 @@ class Dispatch final : public Call {
     std::int64_t last;
   };
   [[nodiscard]] Range positions(int source, std::uint64_t chunk) const noexcept;
+  /// Whether a chunk passes through packed memory of the GPU.
+  [[nodiscard]] bool is_staged(Range const& range) const noexcept;
   /// Bytes of a row, over all payloads laid end to end, that a chunk brings.
   struct Piece {
     std::size_t first;

@@ -57,7 +57,6 @@ void ReduceScatterv::push_round(std::uint64_t round) {
   }
   if (readers_.empty()) return;
   auto const place = mesh.place(number, 1, round);
-  engine().begin_piece(Lane::up);
   auto* const slot = mesh.begin_push(engine(), place);
   for (int step = 1; step < comm_.size; ++step) {
     int const owner = after(step);
@@ -80,7 +79,7 @@ void ReduceScatterv::pull_round(std::uint64_t round) {
   auto const place = mesh.place(number, 1, round);
   auto* const bases = bases_.data() + round * static_cast<std::uint64_t>(comm_.size);
   bases[comm_.rank] = {send_ + offsets_[static_cast<std::size_t>(comm_.rank)] + round * part, 0};
-  auto* const staged = staging_.is_ready() ? staging_.next(side(), Lane::down) : nullptr;
+  auto* const staged = staging_.is_ready() ? staging_.next_down(engine()) : nullptr;
   for (int step = 1; step < comm_.size; ++step) {
     // The writer before(step) is `step` behind, so this rank's part is its (step - 1)th.
     auto const at = static_cast<std::uint64_t>(step - 1) * part;
@@ -95,8 +94,10 @@ void ReduceScatterv::pull_round(std::uint64_t round) {
   if (staged != nullptr) credit();  // the copies are all that reads the slots
   host::RowSum const types{dtype_, dtype_, dtype_, false, false};
   auto* const out = (result_ == nullptr ? recv_ : static_cast<std::byte*>(result_.get())) + round * part;
+  if (staged != nullptr) engine().begin_aside(Lane::down);
   engine().submit(Lane::down,
                   SumRowsOp{types, bases, terms_.data(), first_.data(), 1, bytes / size_of(dtype_), out, 0, nullptr});
+  if (staged != nullptr) engine().end_aside(Lane::down);
   if (staged == nullptr) credit();
 }
 
@@ -133,6 +134,7 @@ bool ReduceScatterv::submit() {
   }
   if (result_ != nullptr && all_agreed()) {
     side().fence(Lane::up, Lane::down, comm_.rank);  // all of the input was read
+    engine().join_aside(Lane::down);
     engine().submit(Lane::down, CopyOp{recv_, static_cast<std::byte*>(result_.get()), bytes_of(comm_.rank)});
   }
   engine().seal();

@@ -28,7 +28,6 @@ void Side::fence(Lane first, Lane then, int rank) {
   auto& word = fences_[static_cast<std::size_t>(first)];
   engine_->submit(first, RaiseOp{&word, ++fenced_});
   engine_->submit(then, HoldOp{&word, fenced_, rank, Awaited::data});
-  engine_->join_pieces(then);
 }
 
 DeviceSide::DeviceSide(DeviceBackend& backend, int device, Mesh& mesh)

@@ -4,8 +4,8 @@
 /// on the link; copy engines do not, but they want what lies in one piece.
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "runtime/side.hpp"
@@ -20,13 +20,18 @@ class Staging {
   /// Once, before the others. @param bytes of the longest chunk. @throws what the side's pool throws.
   void prepare(Side& side, std::size_t bytes);
   [[nodiscard]] bool is_ready() const noexcept { return memory_ != nullptr; }
-  /// Begins a piece in a lane. @returns room for it: two take turns, as two pieces of a lane may overlap.
-  [[nodiscard]] std::byte* next(Side& side, Lane lane);
+  /// Room for what chunk `index` sends, good until that of `index` + 2 is written.
+  [[nodiscard]] std::byte* up(std::uint64_t index) const noexcept;
+  /// Room for a chunk that comes down and is used aside. Joins what is aside before the room is used again.
+  [[nodiscard]] std::byte* next_down(Engine& engine);
 
  private:
+  static constexpr std::size_t kUp = 2;
+  static constexpr std::size_t kDown = 8;
+
   std::shared_ptr<void> memory_;
   std::size_t bytes_ = 0;
-  std::array<std::size_t, 2> turns_{};  ///< by lane
+  std::size_t turns_ = 0;
 };
 
 }  // namespace davit::detail

@@ -18,7 +18,7 @@
 namespace davit {
 
 /// Upward: from this rank's buffers into its slots. Downward: from peers' slots into its buffers. Operations of a lane
-/// run in the order of submission, but for what begin_piece() allows; lanes are independent but for counters.
+/// run in the order of submission, but for what is set aside; lanes are independent but for counters.
 enum class Lane : std::uint8_t { up, down };
 
 /// What a hold waits for, for messages.
@@ -124,12 +124,13 @@ class Engine {
   virtual void submit(Lane lane, FetchOp const& op) = 0;
   [[nodiscard]] virtual bool can_fetch() const noexcept = 0;
 
-  /// What follows in the lane, up to the next piece, may begin before the piece before it has ended, so that the
-  /// hand-overs of one hide behind the copies of the other. A piece starts after the second last one has ended, and
-  /// raises stay visible after all earlier operations of the lane. An engine may keep the plain order.
-  virtual void begin_piece(Lane) {}
-  /// What follows in the lane starts after all that precedes.
-  virtual void join_pieces(Lane) {}
+  /// What follows in the lane up to end_aside() starts after what the lane holds now, and holds up nothing that comes
+  /// behind, before join_aside() or seal(): work on this rank's own memory beside its copies. No raises and no holds.
+  /// An engine may keep the plain order.
+  virtual void begin_aside(Lane) {}
+  virtual void end_aside(Lane) {}
+  /// What follows in the lane starts after all that was set aside.
+  virtual void join_aside(Lane) {}
 
   /// Whether collectives must submit all of a call before anything runs: read every card first, then submit push and
   /// pull in turn, then seal(). False where an operation may run as soon as it is submitted.

@@ -31,6 +31,53 @@ TEST_P(Streams, ManyCallsWithoutTheHost) {
   });
 }
 
+/// allgatherv, then reduce_scatterv of what came, in turn, each of what the one before brought: rank r's block holds
+/// r + 1 and doubles, trebles ... by the sum over the ranks. Short blocks of slots that are shorter still, and blocks so
+/// long that they pass through packed memory of the GPU.
+TEST_P(Streams, DenseFormsBackToBack) {
+  for (bool const is_long : {false, true}) {
+    auto making = small_slots();
+    if (is_long) making.options.slot_bytes = 256 << 10;
+    run_on_streams(ranks(), making, [&](int rank, Communicator& comm, TestStream& stream) {
+      auto const n = static_cast<std::size_t>(comm.size());
+      std::vector<std::int64_t> counts;
+      std::vector<std::int64_t> displs;
+      std::int64_t total = 0;
+      for (std::size_t peer = 0; peer < n; ++peer) {
+        counts.push_back((is_long ? 90000 : 1500) + 7 * static_cast<std::int64_t>(peer));
+        displs.push_back(total);
+        total += counts.back();
+      }
+      auto const mine = counts[static_cast<std::size_t>(rank)];
+      auto const own = static_cast<std::size_t>(mine) * sizeof(float);
+      auto const all = static_cast<std::size_t>(total) * sizeof(float);
+      auto const memory = test_device().backend().device_memory(comm.device(), own + all + 256);
+      auto* const block = memory.get();
+      auto* const gathered = memory.get() + (own + 255) / 256 * 256;
+      std::vector<float> const values(static_cast<std::size_t>(mine), static_cast<float>(rank + 1));
+      test_device().write(block, bytes_of(values));
+      Stream const on(stream.handle());
+      constexpr int rounds = 4;
+      for (int round = 0; round < rounds; ++round) {
+        comm.allgatherv(block, mine, f32, gathered, counts, displs, f32, on);
+        bool const in_place_here = round == rounds - 1;  // the result comes where this rank's block of the input was
+        if (in_place_here && rank == 0) {
+          comm.reduce_scatterv(in_place, gathered, counts, f32, on);
+        } else {
+          comm.reduce_scatterv(gathered, block, counts, f32, on);
+        }
+      }
+      ASSERT_TRUE(stream.drain());
+      EXPECT_TRUE(await_status(comm));
+      std::vector<float> got(values.size());
+      test_device().read(std::as_writable_bytes(std::span(got)), rank == 0 ? gathered : block);
+      auto expected = static_cast<float>(rank + 1);
+      for (int round = 0; round < rounds; ++round) expected *= static_cast<float>(n);
+      for (auto const value : got) ASSERT_EQ(value, expected) << "rank " << rank;
+    });
+  }
+}
+
 /// The input is another's as soon as the stream has come so far.
 TEST_P(Streams, InputIsOverwrittenRightAfter) {
   run_on_streams(ranks(), small_slots(), [&](int rank, Communicator& comm, TestStream& stream) {

@@ -36,7 +36,6 @@ class StandInEngine final : public DeviceEngine {
   }
   void submit(Lane lane, RaiseOp const& op) override {
     static_cast<void>(seen(op.counter, sizeof(Counter)));
-    gather(of(lane));
     on(lane).submit([=] {
       store_release(*op.counter, op.value);
       return true;
@@ -87,20 +86,21 @@ class StandInEngine final : public DeviceEngine {
   }
   void submit(Lane, FetchOp const&) override { throw UsageError("davit: the stand-in fetches nothing"); }
   [[nodiscard]] bool can_fetch() const noexcept override { return false; }
-  void begin_piece(Lane lane) override { of(lane).current ^= 1; }
-  void join_pieces(Lane lane) override {
-    gather(of(lane));
-    begin_piece(lane);
-    gather(of(lane));
+  void begin_aside(Lane lane) override {
+    auto& queue = of(lane);
+    queue.side.wait_for(queue.main.record());
+    queue.is_aside = queue.is_loose = true;
   }
+  void end_aside(Lane lane) override { of(lane).is_aside = false; }
+  void join_aside(Lane lane) override { join(of(lane)); }
   [[nodiscard]] bool submits_whole_calls() const noexcept override { return true; }
-  void seal() override {}
+  void seal() override {
+    for (auto& queue : queues_) join(queue);
+  }
   bool progress() override { return false; }
   [[nodiscard]] bool idle() const noexcept override {
     for (auto& queue : queues_) {
-      for (auto& strand : queue.strands) {
-        if (!strand.stream.idle()) return false;
-      }
+      if (!queue.main.idle() || !queue.side.idle()) return false;
       queue.held.clear();
     }
     return true;
@@ -117,13 +117,12 @@ class StandInEngine final : public DeviceEngine {
 
   void begin_after(CUstream_st* stream) override {
     auto const event = StandInStream::of(stream).record();
-    for (auto& queue : queues_) {
-      for (auto& strand : queue.strands) strand.stream.wait_for(event);
-    }
+    for (auto& queue : queues_) queue.main.wait_for(event);
   }
   void end_before(CUstream_st* stream) override {
     for (auto& queue : queues_) {
-      for (auto& strand : queue.strands) StandInStream::of(stream).wait_for(strand.stream.record());
+      join(queue);
+      StandInStream::of(stream).wait_for(queue.main.record());
     }
   }
   void release_holds() noexcept override {
@@ -136,14 +135,12 @@ class StandInEngine final : public DeviceEngine {
   [[nodiscard]] std::uint64_t launches() const noexcept override { return launches_; }
 
  private:
-  struct Strand {
-    StandInStream stream;
-    bool is_loose = false;  ///< has what the other strand did not wait for
-  };
   struct Queue {
     mutable Held held;
-    Strand strands[2];  ///< take the pieces in turn
-    std::size_t current = 0;
+    StandInStream side;
+    StandInStream main;  // ends first
+    bool is_aside = false;
+    bool is_loose = false;  ///< the side has what the main stream does not wait for
   };
 
   template <class T>
@@ -158,14 +155,10 @@ class StandInEngine final : public DeviceEngine {
   /// The stream that takes a lane's next operation.
   [[nodiscard]] StandInStream& on(Lane lane) {
     auto& queue = of(lane);
-    queue.strands[queue.current].is_loose = true;
-    return queue.strands[queue.current].stream;
+    return queue.is_aside ? queue.side : queue.main;
   }
-  void gather(Queue& queue) {
-    auto& other = queue.strands[queue.current ^ 1];
-    if (!std::exchange(other.is_loose, false)) return;
-    queue.strands[queue.current].is_loose = true;
-    queue.strands[queue.current].stream.wait_for(other.stream.record());
+  static void join(Queue& queue) {
+    if (std::exchange(queue.is_loose, false)) queue.main.wait_for(queue.side.record());
   }
   template <class Work>
   void put(Lane lane, Work work) {

@@ -87,10 +87,7 @@ void CudaEngine::try_everything(std::chrono::milliseconds patience) {
 }
 
 std::array<cudaStream_t, 4> CudaEngine::streams() const noexcept {
-  std::array<cudaStream_t, 4> all{};
-  for (std::size_t index = 0; index < all.size(); ++index)
-    all[index] = queues_[index / 2].strands[index % 2].stream.get();
-  return all;
+  return {queues_[0].main.get(), queues_[0].side.get(), queues_[1].main.get(), queues_[1].side.get()};
 }
 
 cudaStream_t CudaEngine::open(Lane lane) {
@@ -100,7 +97,6 @@ cudaStream_t CudaEngine::open(Lane lane) {
   for (auto& queue : queues_) flush(queue);
   auto& queue = of(lane);
   queue.is_sealed = queue.is_done = false;
-  queue.strands[queue.current].is_loose = true;
   return stream(queue);
 }
 
@@ -113,34 +109,29 @@ void CudaEngine::add(Lane lane, CUstreamBatchMemOpParams const& operation) {
   }
   queue.pending.push_back(operation);
   queue.is_sealed = queue.is_done = false;
-  queue.strands[queue.current].is_loose = true;
 }
 
-void CudaEngine::begin_piece(Lane lane) {
-  auto& queue = of(lane);
-  if (!queue.pending.empty()) {
-    DeviceGuard const guard(context_);
-    for (auto& each : queues_) flush(each);
-  }
-  queue.current ^= 1;
-}
-
-void CudaEngine::gather(Queue& queue) {
-  auto& other = queue.strands[queue.current ^ 1];
-  if (!other.is_loose) return;
+void CudaEngine::begin_aside(Lane lane) {
   DeviceGuard const guard(context_);
-  for (auto& each : queues_) flush(each);
-  other.end.record(other.stream.get());
-  DAVIT_CUDA_CHECK(cudaStreamWaitEvent(stream(queue), other.end.get(), 0));
-  other.is_loose = false;
-  queue.strands[queue.current].is_loose = true;
+  open(lane);
+  auto& queue = of(lane);
+  queue.fork.record(queue.main.get());
+  DAVIT_CUDA_CHECK(cudaStreamWaitEvent(queue.side.get(), queue.fork.get(), 0));
+  queue.is_aside = queue.is_loose = true;
 }
 
-void CudaEngine::join_pieces(Lane lane) {
-  auto& queue = of(lane);
-  gather(queue);
-  begin_piece(lane);
-  gather(queue);
+void CudaEngine::end_aside(Lane lane) { of(lane).is_aside = false; }
+
+void CudaEngine::join_aside(Lane lane) {
+  DeviceGuard const guard(context_);
+  open(lane);
+  join(of(lane));
+}
+
+void CudaEngine::join(Queue& queue) {
+  if (!std::exchange(queue.is_loose, false)) return;
+  queue.joined.record(queue.side.get());
+  DAVIT_CUDA_CHECK(cudaStreamWaitEvent(queue.main.get(), queue.joined.get(), 0));
 }
 
 void CudaEngine::flush(Queue& queue) {
@@ -173,7 +164,6 @@ void CudaEngine::submit(Lane lane, ZeroOp const& op) {
 }
 
 void CudaEngine::submit(Lane lane, RaiseOp const& op) {
-  gather(of(lane));
   CUstreamBatchMemOpParams operation{};
   operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   operation.writeValue.address = address_of(op.counter);
@@ -207,7 +197,7 @@ void CudaEngine::submit(Lane lane, MoveRowsOp const& op) {
   for (std::size_t first = 0; first < op.count; first += most) {
     auto* const on = open(lane);
     auto const count = std::min(most, op.count - first);
-    auto* const moves = ring_.take(strand(lane), count * sizeof(host::RowMove));
+    auto* const moves = ring_.take(number(lane), count * sizeof(host::RowMove));
     std::memcpy(moves, op.moves + first, count * sizeof(host::RowMove));
     launch(on, MoveRows{op.to, op.from, op.row_bytes, reinterpret_cast<IndexPair const*>(moves),
                         static_cast<unsigned>(count)});
@@ -233,7 +223,7 @@ std::size_t CudaEngine::sum_some(Lane lane, SumRowsOp const& op, std::size_t row
                      " rows, more than the index memory of the CUDA engine takes");
   }
   auto* const on = open(lane);
-  auto* const room = ring_.take(strand(lane), bytes(last));
+  auto* const room = ring_.take(number(lane), bytes(last));
   auto* const first = reinterpret_cast<unsigned*>(room);
   auto* const terms = reinterpret_cast<RowAddend*>(room + first_bytes(last));
   std::uintptr_t bits = 0;
@@ -275,8 +265,8 @@ void CudaEngine::seal() {
   for (auto& queue : queues_) flush(queue);
   for (auto& queue : queues_) {
     if (queue.is_sealed) continue;
-    gather(queue);
-    queue.sealed.record(stream(queue));
+    join(queue);
+    queue.sealed.record(queue.main.get());
     queue.is_sealed = true;
   }
 }
@@ -291,7 +281,7 @@ bool CudaEngine::is_done(Queue const& queue) {
 bool CudaEngine::progress() {
   DeviceGuard const guard(context_);  // or the runtime would make a context of its own choice for this thread
   for (auto const& queue : queues_) {
-    if (!is_done(queue) && !queue.is_sealed) static_cast<void>(queue.strands[0].stream.is_done());  // for its error
+    if (!is_done(queue) && !queue.is_sealed) static_cast<void>(queue.main.is_done());  // for its error
   }
   return false;
 }
@@ -346,10 +336,7 @@ void CudaEngine::begin_after(CUstream_st* user) {
   DeviceGuard const guard(context_);
   start_.record(user);
   for (Lane const lane : {Lane::up, Lane::down}) {
-    open(lane);
-    for (auto& strand : of(lane).strands) {
-      DAVIT_CUDA_CHECK(cudaStreamWaitEvent(strand.stream.get(), start_.get(), 0));
-    }
+    DAVIT_CUDA_CHECK(cudaStreamWaitEvent(open(lane), start_.get(), 0));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The engine on a GPU: each lane is two streams, its strands, which take its pieces in turn. Copies go to the copy
+/// The engine on a GPU: each lane is a stream, and one beside it for what is set aside. Copies go to the copy
 /// engines, counters to stream memory operations, rows to small kernels. Nothing runs on the host, so there is nothing
 /// to progress.
 #pragma once
@@ -39,8 +39,9 @@ class CudaEngine final : public DeviceEngine {
   /// @throws UsageError: a GPU fetches nothing from other processes.
   void submit(Lane lane, FetchOp const& op) override;
   [[nodiscard]] bool can_fetch() const noexcept override { return false; }
-  void begin_piece(Lane lane) override;
-  void join_pieces(Lane lane) override;
+  void begin_aside(Lane lane) override;
+  void end_aside(Lane lane) override;
+  void join_aside(Lane lane) override;
 
   [[nodiscard]] bool submits_whole_calls() const noexcept override { return true; }
   void seal() override;
@@ -63,18 +64,15 @@ class CudaEngine final : public DeviceEngine {
   /// Memory operations that follow each other in a lane go to the driver together.
   static constexpr std::size_t kMostPending = 64;
 
-  /// What was put on one strand after the other strand last waited for it is *loose*. Where only one strand is, all
-  /// of the lane is before its end.
-  struct Strand {
-    Stream stream;
-    Event end;
-    bool is_loose = false;
-  };
   struct Queue {
-    std::array<Strand, 2> strands;
-    std::size_t current = 0;
+    Stream main;
+    Stream side;
+    Event fork;
+    Event joined;
+    bool is_aside = false;
+    bool is_loose = false;  ///< the side has what the main stream does not wait for
     Event sealed;
-    std::vector<CUstreamBatchMemOpParams> pending;  ///< for the current strand
+    std::vector<CUstreamBatchMemOpParams> pending;  ///< of the main stream
     bool is_sealed = true;                          ///< nothing was submitted since the last seal
     mutable bool is_done = true;                    ///< and the sealed event was seen done
     mutable Held held;
@@ -83,11 +81,11 @@ class CudaEngine final : public DeviceEngine {
   [[nodiscard]] Queue& of(Lane lane) noexcept { return queues_[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] Queue const& of(Lane lane) const noexcept { return queues_[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] static cudaStream_t stream(Queue const& queue) noexcept {
-    return queue.strands[queue.current].stream.get();
+    return (queue.is_aside ? queue.side : queue.main).get();
   }
-  /// The number of a lane's current strand among all.
-  [[nodiscard]] std::size_t strand(Lane lane) const noexcept {
-    return 2 * static_cast<std::size_t>(lane) + of(lane).current;
+  /// The number of the stream that takes a lane's next operation.
+  [[nodiscard]] std::size_t number(Lane lane) const noexcept {
+    return 2 * static_cast<std::size_t>(lane) + (of(lane).is_aside ? 1 : 0);
   }
   [[nodiscard]] std::array<cudaStream_t, 4> streams() const noexcept;
   /// Ready for the next operation: all that was submitted earlier, to whichever lane, is with the driver. Otherwise one
@@ -95,8 +93,7 @@ class CudaEngine final : public DeviceEngine {
   cudaStream_t open(Lane lane);
   void add(Lane lane, CUstreamBatchMemOpParams const& operation);
   void flush(Queue& queue);
-  /// The current strand waits for what is loose on the other.
-  void gather(Queue& queue);
+  void join(Queue& queue);
   [[nodiscard]] static bool is_done(Queue const& queue);
   void try_everything(std::chrono::milliseconds patience);
   /// As many of an operation's rows from `row` on as a part of the ring takes. @returns the row behind.

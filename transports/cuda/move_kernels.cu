@@ -14,9 +14,10 @@ constexpr unsigned kNoRow = ~0U;
 
 static_assert(kTileRows * kMostRowBytes <= 1ULL << 31U, "units of a tile are counted in 32 bits");
 
-// Loads ask memory anew (ld.cv): slots and index arrays are host memory that others write between kernels.
+// Index arrays were written before the launch, so plain loads see them; volatile ones would go over the link one lane
+// after the other, a microsecond each. Rows are asked for anew (ld.cv): they may lie in slots, which others write.
 __device__ IndexPair load_move(IndexPair const* at) {
-  longlong2 const pair = __ldcv(reinterpret_cast<longlong2 const*>(at));
+  longlong2 const pair = *reinterpret_cast<longlong2 const*>(at);
   return {pair.x, pair.y};
 }
 

@@ -130,13 +130,13 @@ __global__ void __launch_bounds__(kThreads) sum_rows(SumRows sum, unsigned tile_
   unsigned const last_row = share.last_row(units);
 
   auto const far_term = [&sum](unsigned term) {
-    ulonglong2 const both = __ldcv(reinterpret_cast<ulonglong2 const*>(sum.terms + term));
+    ulonglong2 const both = *reinterpret_cast<ulonglong2 const*>(sum.terms + term);  // plain: see move_kernels.cu
     return RowAddend{reinterpret_cast<std::byte const*>(both.x), __uint_as_float(static_cast<unsigned>(both.y)),
                      static_cast<unsigned>(both.y >> 32U)};
   };
   for (unsigned tile = share.first_row(units); tile <= last_row; tile += tile_rows) {
     unsigned const rows = min(tile_rows, last_row + 1 - tile);
-    for (unsigned i = threadIdx.x; i <= rows; i += kThreads) first[i] = __ldcv(sum.first + tile + i);
+    for (unsigned i = threadIdx.x; i <= rows; i += kThreads) first[i] = sum.first[tile + i];
     __syncthreads();
     unsigned const near = first[0];
     for (unsigned i = threadIdx.x; i < min(first[rows] - near, kTileTerms); i += kThreads)
