@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/staging.hpp"
+
 namespace davit::detail {
 namespace {
 
@@ -92,9 +94,10 @@ void Alltoallv::keep_own() {
   int const me = comm_.rank;
   auto const bytes = exchange_.recv.bytes(me);
   if (exchange_.in_place || bytes == 0) return;
-  engine().begin_aside(Lane::down);
+  bool const aside = bytes >= Staging::kLeastBytes;
+  if (aside) engine().begin_aside(Lane::down);
   engine().submit(Lane::down, CopyOp{exchange_.recv.block(me), exchange_.send.block(me), bytes});
-  engine().end_aside(Lane::down);
+  if (aside) engine().end_aside(Lane::down);
   comm_.stats.bytes_kept += bytes;
 }
 

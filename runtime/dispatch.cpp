@@ -225,13 +225,14 @@ void Dispatch::keep_own() {
   auto const* const moves = plan_.moves.data() + plan_.move_first[first];
   std::size_t const count = plan_.move_first[last] - plan_.move_first[first];
   if (count == 0) return;
-  engine().begin_aside(Lane::down);
+  bool const aside = count * row_bytes_ >= Staging::kLeastBytes;
+  if (aside) engine().begin_aside(Lane::down);
   for (auto const& payload : payloads_) {
     engine().submit(Lane::down,
                     MoveRowsOp{payload.to, payload.from, payload.row_bytes, moves, count, stores_of(payload)});
     comm_.stats.bytes_kept += (last - first) * payload.row_bytes;
   }
-  engine().end_aside(Lane::down);
+  if (aside) engine().end_aside(Lane::down);
 }
 
 void Dispatch::zero_padding() {
@@ -254,9 +255,7 @@ bool Dispatch::submit() {
   for (int source = 0; source < comm_.size; ++source) rounds = std::max(rounds, chunks_of(source));
   if (rounds > 0 && is_on_device() && row_chunks_ == 1)
     staging_.prepare(side(), static_cast<std::size_t>(chunk_rows_) * row_bytes_);
-  engine().begin_aside(Lane::down);
   zero_padding();
-  engine().end_aside(Lane::down);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     if (round < chunks_of(comm_.rank)) push(round);
     if (round == 0) keep_own();  // while the peers take the first chunk
