@@ -55,8 +55,13 @@ class StandInEngine final : public DeviceEngine {
     }
     if (moves->empty()) return;
     ++launches_;
-    auto* const to = backend_.seen_by_host(op.to);
-    auto const* const from = backend_.seen_by_host(op.from);
+    // The arrays may begin where there is no memory, before the first row that is moved.
+    auto const there = [&](std::byte const* base, long long row) {
+      auto const offset = static_cast<std::size_t>(row) * op.row_bytes;
+      return backend_.seen_by_host(base + offset) - offset;
+    };
+    auto* const to = there(op.to, moves->front().to);
+    auto const* const from = there(op.from, moves->front().from);
     put(lane, [=] { host::move_rows(to, from, op.row_bytes, *moves, op.stores); });
   }
   void submit(Lane lane, SumRowsOp const& op) override {
