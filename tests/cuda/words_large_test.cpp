@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -141,10 +142,12 @@ TEST_P(WordsLarge, ReachesRowsBeyond4GiB) {
   stream_.wait();
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, WordsLarge, testing::ValuesIn(kForms), [](auto const& info) {
+std::string name_of(testing::TestParamInfo<WordsForm> const& info) {
   constexpr char const* names[] = {"line62", "line60", "unit12", "unit4"};
-  return std::string(names[static_cast<std::size_t>(info.param)]);
-});
+  return names[static_cast<std::size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, WordsLarge, testing::ValuesIn(kForms), name_of);
 
 }  // namespace
 }  // namespace davit::test
