@@ -15,7 +15,8 @@ namespace davit {
 
 /// What a rank tells the others, so that they can attach. Trivially copyable; travels through a bootstrap.
 struct SegmentTicket {
-  std::uint64_t nonce = 0;  ///< also the segment's first 8 bytes: whoever reads it there maps the right one
+  std::uint64_t nonce = 0;  ///< also the segment's first 8 bytes, once its maker has written them, before others
+                            ///< attach: whoever reads it there maps the right one
   std::uint64_t bytes = 0;
   std::uint64_t process = 0;        ///< random, one a process: equal means threads, which share the mapping
   std::uint64_t pid_namespace = 0;  ///< pids mean the same only in the same one

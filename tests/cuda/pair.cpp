@@ -45,24 +45,32 @@ Seat const& seat() {
 
 bool launches_block() { return is_set("CUDA_LAUNCH_BLOCKING"); }
 
-Pair::Pair(std::uint32_t slots, std::uint64_t slot_bytes, Mesh::Start start)
-    : start_(start), mesh_(seat().rank, Geometry{2, slots, slot_bytes}, "/dev/shm", start) {
-  SegmentTicket const own = mesh_.segment().ticket();
-  SegmentTicket tickets[2];
-  MPI_Allgather(&own, sizeof own, MPI_BYTE, tickets, sizeof own, MPI_BYTE, MPI_COMM_WORLD);
+Segments exchange_segments(Segment const& own) {
+  Segments segments;
+  SegmentTicket const ticket = own.ticket();
+  MPI_Allgather(&ticket, sizeof ticket, MPI_BYTE, segments.tickets, sizeof ticket, MPI_BYTE, MPI_COMM_WORLD);
   for (int rank = 0; rank < 2; ++rank) {
-    mappings_[rank] = rank == mesh_.rank() ? mesh_.segment().mapping() : Segment::attach(tickets[rank]);
-    if (mappings_[rank] == nullptr) throw std::runtime_error("cannot map the other rank's outbox");
-    mesh_.adopt(rank, mappings_[rank], tickets[rank]);
+    auto& mapping = segments.mappings[rank];
+    mapping = rank == seat().rank ? own.mapping() : Segment::attach(segments.tickets[rank]);
+    if (mapping == nullptr) throw std::runtime_error("cannot map the other rank's segment");
   }
+  return segments;
+}
+
+Pair::Pair(std::uint32_t slots, std::uint64_t slot_bytes, Mesh::Start start)
+    : start_(start),
+      mesh_(seat().rank, Geometry{2, slots, slot_bytes}, "/dev/shm", start),
+      segments_(exchange_segments(mesh_.segment())) {
+  for (int rank = 0; rank < 2; ++rank) mesh_.adopt(rank, segments_.mappings[rank], segments_.tickets[rank]);
   barrier();  // both have mapped; preparing closes the descriptors
   mesh_.prepare([](std::byte*, std::size_t, std::uint32_t) {});
   barrier();  // all pages are there
   for (int rank = 0; rank < 2; ++rank) {
-    registrations_[rank] = cuda::backend().register_memory(seat().device, mappings_[rank], own.bytes);
+    registrations_[rank] =
+        cuda::backend().register_memory(seat().device, segments_.mappings[rank], segments_.tickets[rank].bytes);
   }
-  own_ = Outbox(mappings_[mesh_.rank()], mesh_.geometry());
-  peers_ = Outbox(mappings_[1 - mesh_.rank()], mesh_.geometry());
+  own_ = Outbox(segments_.mappings[mesh_.rank()], mesh_.geometry());
+  peers_ = Outbox(segments_.mappings[1 - mesh_.rank()], mesh_.geometry());
   engine_ = cuda::backend().make_engine(seat().device, {});
   barrier();
 }

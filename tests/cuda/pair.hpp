@@ -29,6 +29,15 @@ struct Seat {
 /// Whether launches wait until the kernel has run.
 [[nodiscard]] bool launches_block();
 
+/// Both ranks' segments.
+struct Segments {
+  SegmentTicket tickets[2];
+  Mapping mappings[2];
+};
+/// Collective. @param own begins with its ticket's nonce, by which the other rank knows it.
+/// @throws std::runtime_error where the other rank's cannot be mapped.
+[[nodiscard]] Segments exchange_segments(Segment const& own);
+
 class Pair {
  public:
   /// Collective. @param start where numbers and chunks begin.
@@ -50,7 +59,7 @@ class Pair {
  private:
   Mesh::Start start_;
   Mesh mesh_;
-  Mapping mappings_[2];
+  Segments segments_;
   std::shared_ptr<void> registrations_[2];
   Outbox own_;
   Outbox peers_;

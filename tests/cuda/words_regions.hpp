@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 
@@ -22,17 +23,14 @@ class WordsRegions {
   /// Collective. @param region bytes of a rank's, at most
   explicit WordsRegions(std::size_t region)
       : region_(region),
-        own_(Segment::create("/dev/shm", region + kLines)),
+        own_(made(kLines + region)),
+        segments_(exchange_segments(own_)),
         guard_(seat().device),
         device_(cuda::words_device(seat().device)) {
-    own_.reserve(0, region + kLines);
-    SegmentTicket const ticket = own_.ticket();
-    SegmentTicket tickets[2];
-    MPI_Allgather(&ticket, sizeof ticket, MPI_BYTE, tickets, sizeof ticket, MPI_BYTE, MPI_COMM_WORLD);
-    theirs_ = Segment::attach(tickets[1 - seat().rank]);
-    if (theirs_ == nullptr) throw std::runtime_error("cannot map the other rank's segment");
-    own_registration_ = cuda::backend().register_memory(seat().device, own_.mapping(), region + kLines);
-    their_registration_ = cuda::backend().register_memory(seat().device, theirs_, region + kLines);
+    for (int rank = 0; rank < 2; ++rank) {
+      registrations_[rank] =
+          cuda::backend().register_memory(seat().device, segments_.mappings[rank], segments_.tickets[rank].bytes);
+    }
     DAVIT_CUDA_CHECK(cudaMemset(arrivals_.get(), 0, kArrivals));
     cuda::load_words_kernels(stream_.get());
     DAVIT_CUDA_CHECK(cudaDeviceSynchronize());
@@ -41,15 +39,16 @@ class WordsRegions {
 
   [[nodiscard]] cuda::WordsDevice const& device() const noexcept { return device_; }
   [[nodiscard]] cudaStream_t stream() const noexcept { return stream_.get(); }
-  [[nodiscard]] std::byte* own() const noexcept { return own_.mapping().get(); }
-  [[nodiscard]] std::byte* theirs() const noexcept { return theirs_.get(); }
+  /// The regions, this rank's and the other's.
+  [[nodiscard]] std::byte* own() const noexcept { return segment(seat().rank) + kLines; }
+  [[nodiscard]] std::byte* theirs() const noexcept { return segment(1 - seat().rank) + kLines; }
 
   /// A pair that sends and receives nothing yet. Prepares this rank's channel; a barrier must follow.
   [[nodiscard]] cuda::WordsPair make_pair(cuda::WordsForm form, std::uint32_t batches, std::uint32_t start,
                                           cuda::WordsPlan plan) const {
     cuda::WordsPair pair{};
-    pair.out = channel(own(), form, batches, start);
-    pair.in = channel(theirs(), form, batches, start);
+    pair.out = channel(seat().rank, form, batches, start);
+    pair.in = channel(1 - seat().rank, form, batches, start);
     if (cuda::words_region_bytes(form, batches) > region_) throw std::length_error("the region is too small");
     cuda::prepare_words(pair.out);
     pair.arrivals = reinterpret_cast<std::uint32_t*>(arrivals_.get());
@@ -80,23 +79,33 @@ class WordsRegions {
   }
 
  private:
-  static constexpr std::size_t kLines = 4096;  // behind the region: credits, failed word, left word
+  static constexpr std::size_t kLines = 4096;  // before the region: nonce, credits, failed word, left word
+  static constexpr std::size_t kCredits = 1024;
+  static constexpr std::size_t kFailed = 2048;
   static constexpr std::size_t kArrivals = 64;
 
-  [[nodiscard]] cuda::WordsChannel channel(std::byte* segment, cuda::WordsForm form, std::uint32_t batches,
-                                           std::uint32_t start) const {
-    return {segment, reinterpret_cast<std::uint32_t*>(segment + region_), batches, start, form};
+  static Segment made(std::size_t bytes) {
+    auto segment = Segment::create("/dev/shm", bytes);
+    segment.reserve(0, bytes);
+    std::memcpy(segment.mapping().get(), &segment.ticket().nonce, sizeof segment.ticket().nonce);
+    return segment;
   }
-  [[nodiscard]] std::uint32_t* failed() const { return reinterpret_cast<std::uint32_t*>(own() + region_ + 1024); }
+  [[nodiscard]] std::byte* segment(int rank) const noexcept { return segments_.mappings[rank].get(); }
+  [[nodiscard]] cuda::WordsChannel channel(int from, cuda::WordsForm form, std::uint32_t batches,
+                                           std::uint32_t start) const {
+    return {segment(from) + kLines, reinterpret_cast<std::uint32_t*>(segment(from) + kCredits), batches, start, form};
+  }
+  [[nodiscard]] std::uint32_t* failed() const {
+    return reinterpret_cast<std::uint32_t*>(segment(seat().rank) + kFailed);
+  }
 
   std::size_t region_;
   Segment own_;
-  Mapping theirs_;
+  Segments segments_;
   cuda::DeviceGuard guard_;
   cuda::WordsDevice device_;
   cuda::Stream stream_;
-  std::shared_ptr<void> own_registration_;
-  std::shared_ptr<void> their_registration_;
+  std::shared_ptr<void> registrations_[2];
   cuda::DeviceMemory arrivals_{kArrivals};
 };
 

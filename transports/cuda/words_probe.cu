@@ -6,7 +6,7 @@
 #include "davit/error.hpp"
 #include "transports/cuda/check.hpp"
 #include "transports/cuda/handles.hpp"
-#include "transports/cuda/words_message.cuh"
+#include "transports/cuda/words_lines.cuh"
 #include "transports/cuda/words_probe.hpp"
 
 namespace davit::cuda {
@@ -33,23 +33,27 @@ __global__ void __launch_bounds__(kProbeThreads)
   std::size_t const place = threadIdx.x / kWordsLanes * std::size_t{kProbeSteps} * kWordsStepBytes + lane * 16;
   auto const begin = nanoseconds();
   if (blockIdx.x == 0) {
-    for (std::uint32_t round = 1; nanoseconds() - begin < time; ++round) {
-      __syncwarp();
+    for (std::uint32_t round = 1; __any_sync(kWholeWarp, nanoseconds() - begin >= time) == 0; ++round) {
 #pragma unroll
       for (unsigned step = 0; step < kProbeSteps; ++step) {
-        store_quad(own + place + step * kWordsStepBytes, {round, round, round, round});
+        // A warp that is not together leaves the line as it is.
+        static_cast<void>(store_together(own + place + step * kWordsStepBytes, {round, round, round, round}));
       }
     }
     return;
   }
   UnitCounts seen{};
   std::uint32_t last[kProbeSteps] = {};
+  bool is_first = true;
   // Lanes may read different times, so all end with the first.
-  for (bool is_first = true; __any_sync(kWholeWarp, nanoseconds() - begin >= time) == 0; is_first = false) {
+  while (__any_sync(kWholeWarp, nanoseconds() - begin >= time) == 0) {
     Quad now[kProbeSteps];
-    __syncwarp();
+    std::uint32_t lanes = kWholeWarp;
 #pragma unroll
-    for (unsigned step = 0; step < kProbeSteps; ++step) now[step] = load_quad(theirs + place + step * kWordsStepBytes);
+    for (unsigned step = 0; step < kProbeSteps; ++step) {
+      now[step] = load_noting(theirs + place + step * kWordsStepBytes, lanes);
+    }
+    if (__all_sync(kWholeWarp, lanes == kWholeWarp) == 0) continue;  // several looks, not one
 #pragma unroll
     for (unsigned step = 0; step < kProbeSteps; ++step) {
       Quad const& q = now[step];
@@ -69,6 +73,7 @@ __global__ void __launch_bounds__(kProbeThreads)
       }
       last[step] = flag;
     }
+    is_first = false;
   }
   if (lane % 4 != 3) return;
   atomicAdd(&counts->changed, seen.changed);

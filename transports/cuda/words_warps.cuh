@@ -3,7 +3,7 @@
 /// Warps that send and receive: how a batch waits, is written and is read. README.md argues the order.
 #pragma once
 
-#include "transports/cuda/words_message.cuh"
+#include "transports/cuda/words_lines.cuh"
 
 namespace davit::cuda {
 
@@ -71,17 +71,20 @@ class Sender {
     auto* const at = out.region + words_offset(out.form, out.batches, out.generation, batch) + lane_ * 16;
     std::uint32_t const flag = words_flag(out.form, out.generation + generation);
     bool const carries = words_carries_flag(out.form, lane_);
-    __syncwarp();
     switch (out.form) {
       case WordsForm::line62:
-        return emit<WordsForm::line62>(at, carries, flag, held);
+        write_batch<WordsForm::line62>(at, carries, flag, held);
+        break;
       case WordsForm::line60:
-        return emit<WordsForm::line60>(at, carries, flag, held);
+        write_batch<WordsForm::line60>(at, carries, flag, held);
+        break;
       case WordsForm::unit12:
-        return emit<WordsForm::unit12>(at, carries, flag, held);
+        write_batch<WordsForm::unit12>(at, carries, flag, held);
+        break;
       default:
-        return emit<WordsForm::unit4>(at, carries, flag, held);
+        write_batch<WordsForm::unit4>(at, carries, flag, held);
     }
+    return true;
   }
 
   /// Until `generation`, counted from the message's first, may be written. The warp that asks for its block must ask
@@ -128,20 +131,6 @@ class Sender {
     if (due_ - now < 0) due_ = now;
   }
 
-  template <WordsForm form>
-  __device__ __forceinline__ bool emit(std::byte* at, bool carries, std::uint32_t flag, WordsHeld& held) {
-    words_pack<form>(carries, flag, held);
-#pragma unroll
-    for (unsigned step = 0; step < words_steps(form); ++step) {
-      if constexpr (form == WordsForm::unit4) {
-        store_halves(at + step * kWordsStepBytes, held[words_place(form, step)]);
-      } else {
-        store_quad(at + step * kWordsStepBytes, held[words_place(form, step)]);
-      }
-    }
-    return true;
-  }
-
   WordsPair const& pair_;
   std::uint32_t const* failed_;
   unsigned lane_;
@@ -173,19 +162,18 @@ class Receiver {
     for (;;) {
       if ((pair_.plan.peeks || polls.is_late()) && !wait_for_end(at, flag, polls)) return false;
       bool is_here = false;
-      __syncwarp();
       switch (in.form) {
         case WordsForm::line62:
-          is_here = take<WordsForm::line62>(at, carries, flag, held);
+          is_here = read_batch<WordsForm::line62>(at + lane_ * 16, carries, flag, held);
           break;
         case WordsForm::line60:
-          is_here = take<WordsForm::line60>(at, carries, flag, held);
+          is_here = read_batch<WordsForm::line60>(at + lane_ * 16, carries, flag, held);
           break;
         case WordsForm::unit12:
-          is_here = take<WordsForm::unit12>(at, carries, flag, held);
+          is_here = read_batch<WordsForm::unit12>(at + lane_ * 16, carries, flag, held);
           break;
         default:
-          is_here = take<WordsForm::unit4>(at, carries, flag, held);
+          is_here = read_batch<WordsForm::unit4>(at + lane_ * 16, carries, flag, held);
       }
       if (is_here) break;
       if (!polls.go_on()) return false;
@@ -208,19 +196,6 @@ class Receiver {
       if (__all_sync(kWholeWarp, words_last_flag(pair_.in.form, last) == flag) != 0) return true;
       if (!polls.go_on()) return false;
     }
-  }
-
-  template <WordsForm form>
-  [[nodiscard]] __device__ __forceinline__ bool take(std::byte const* at, bool carries, std::uint32_t flag,
-                                                     WordsHeld& held) const {
-#pragma unroll
-    for (unsigned step = 0; step < words_steps(form); ++step) {
-      auto const* const from = at + step * kWordsStepBytes + lane_ * 16;
-      held[words_place(form, step)] = form == WordsForm::unit4 ? load_halves(from) : load_quad(from);
-    }
-    if (__all_sync(kWholeWarp, words_is_here<form>(carries, flag, held)) == 0) return false;
-    words_unpack<form>(carries, held);
-    return true;
   }
 
   // The warp has its last batch of a generation. The last of the warps that have any gives the bank back. A bank's next
