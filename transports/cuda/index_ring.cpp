@@ -18,8 +18,7 @@ std::size_t rounded(std::size_t bytes) noexcept { return (bytes + kAlignment - 1
 }  // namespace
 
 IndexRing::IndexRing(std::size_t bytes, std::optional<std::chrono::milliseconds> patience,
-                     std::array<cudaStream_t, kStreams> const& streams,
-                     std::function<std::optional<Blocked>()> closed)
+                     std::array<cudaStream_t, kStreams> const& streams, std::function<std::optional<Blocked>()> closed)
     : part_bytes_(rounded(std::max(bytes / kParts, std::size_t{4096}))),
       patience_(patience),
       streams_(streams),
