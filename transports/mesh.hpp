@@ -90,8 +90,9 @@ class Mesh {
   /// The slot that chunk `chunk` of step `step` (1 to R-1; shared exchanges are one step) of a call lies in, at both
   /// ends.
   [[nodiscard]] std::uint32_t place(std::uint32_t number, int step, std::uint64_t chunk) const noexcept;
-  /// Bytes of a chunk where `bytes` go to a peer: what is left to come down after the last push hides behind nothing, so
-  /// it should be a small part of the whole; but each chunk costs a hand-over. At most a slot, the same at both ends.
+  /// Bytes of a chunk where `bytes` go to a peer: what is left to come down after the last push hides behind nothing,
+  /// so it should be a small part of the whole; but each chunk costs a hand-over. At most a slot, the same at both
+  /// ends.
   [[nodiscard]] std::uint64_t chunk_bytes(std::uint64_t bytes) const noexcept;
   /// What to add to that place in a stepped exchange, so that it lies in the ring on the reader's node.
   [[nodiscard]] std::uint32_t ring(int writer, int reader) const noexcept {

@@ -32,8 +32,8 @@ TEST_P(Streams, ManyCallsWithoutTheHost) {
 }
 
 /// allgatherv, then reduce_scatterv of what came, in turn, each of what the one before brought: rank r's block holds
-/// r + 1 and doubles, trebles ... by the sum over the ranks. Short blocks of slots that are shorter still, and blocks so
-/// long that they pass through packed memory of the GPU.
+/// r + 1 and doubles, trebles ... by the sum over the ranks. Short blocks of slots that are shorter still, and blocks
+/// so long that they pass through packed memory of the GPU.
 TEST_P(Streams, DenseFormsBackToBack) {
   for (bool const is_long : {false, true}) {
     auto making = small_slots();
