@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// dispatch, shared form: an upward row lies in its source's slots once, and every rank that needs it copies it from
-/// there to each of its places.
+/// there to each of its places. On a GPU long chunks pass through packed memory at both ends, where kernels gather and
+/// spread rows beside the copies, so that only copy engines use the link; a chunk comes down whole where at most an
+/// eighth of it is not needed, else a kernel takes what is needed from the slot.
 #pragma once
 
 #include <vector>
