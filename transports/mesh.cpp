@@ -134,6 +134,7 @@ bool Mesh::is_credited(int peer, std::uint32_t chunk) noexcept {
 /// is the root of S times h.
 std::uint64_t Mesh::chunk_bytes(std::uint64_t bytes) const noexcept {
   constexpr double hand_over = 256 << 10;  // 5 microseconds of a PCIe 5.0 link
+  if (bytes <= kLeastChunk) return std::min(kLeastChunk, geometry_.slot_bytes);
   auto const best = std::bit_floor(static_cast<std::uint64_t>(std::sqrt(static_cast<double>(bytes) * hand_over)));
   return std::clamp(best, std::min(kLeastChunk, geometry_.slot_bytes), geometry_.slot_bytes);
 }

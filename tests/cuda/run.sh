@@ -9,7 +9,7 @@ usage: tests/cuda/run.sh [--memcheck] [--no-limits] [ctest arguments]
 
 Builds the tests of the CUDA backend alone, for the GPU in this machine, runs them, and prints what the links give
 (davit_perf limits). Nothing is installed: where CLI11 and nlohmann-json are not, their headers are looked for in .carry.
---memcheck: also the kernels under compute-sanitizer. --no-limits: no measurements.
+--memcheck: also the kernels under compute-sanitizer (memcheck; racecheck where they share memory). --no-limits: no measurements.
 USAGE
 }
 
@@ -42,8 +42,10 @@ ctest --test-dir "$build" -R '^(cuda_|litmus|davit_perf\.|moe_layer\.)' --verbos
 if ((memcheck)); then
   say "kernels under compute-sanitizer"
   if command -v compute-sanitizer >/dev/null; then
-    timeout 400 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/bin/tests/cuda_kernels" \
-      --gtest_filter='-*SumsRowsOfAllTypes' --gtest_brief=1 || bad=1
+    for tool in memcheck racecheck; do
+      timeout 400 compute-sanitizer --tool $tool --error-exitcode 9 "$build/bin/tests/cuda_kernels" \
+        --gtest_filter='-*SumsRowsOfAllTypes' --gtest_brief=1 || bad=1
+    done
     timeout 400 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/bin/tests/cuda_words" \
       --gtest_filter='*ExchangesWithItself*' --gtest_brief=1 || bad=1
   else
