@@ -35,10 +35,14 @@ Leaving::~Leaving() {
   for (sweep(); !items_.empty() && std::chrono::steady_clock::now() < deadline; sweep()) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  static auto& left = *new std::list<Item>;  // so that nobody takes it for lost
+  if (!items_.empty()) keep_to_the_end(items_);
+}
+
+void Leaving::keep_to_the_end(std::list<Item>& items) {
+  static auto& kept = *new std::list<Item>;  // never destroyed, and reachable: nobody takes it for lost
   static std::mutex mutex;
   std::lock_guard const lock(mutex);
-  left.splice(left.end(), items_);
+  kept.splice(kept.end(), items);
 }
 
 }  // namespace davit::detail

@@ -31,6 +31,7 @@ class Leaving {
     std::shared_ptr<void> memory;
     std::unique_ptr<StreamMark> mark;
   };
+  static void keep_to_the_end(std::list<Item>& items);
 
   std::mutex mutex_;
   std::list<Item> items_;
