@@ -67,7 +67,7 @@ struct Whereabouts {
   bool operator==(Whereabouts const&) const = default;
 };
 
-class MpiBootstrap final : public Bootstrap {
+class MpiBootstrap final : public bootstrap::OverMpi {
  public:
   /// Takes `comm` over, an intra-communicator of davit's own, and leaves null in its place.
   explicit MpiBootstrap(MPI_Comm& comm) : comm_(std::exchange(comm, no_comm)) {}
@@ -92,6 +92,7 @@ class MpiBootstrap final : public Bootstrap {
 
   void allgather(std::span<std::byte const> mine, std::span<std::byte> all, Deadline deadline) override;
   std::shared_ptr<Bootstrap> split(int color, int key, Deadline deadline) override;
+  MPI_Comm duplicate(Deadline deadline) override;
 
   /// Asks for what never comes, a message from itself: where a probe finds one, Open MPI returns without any progress.
   void progress() noexcept override {
@@ -166,6 +167,12 @@ std::shared_ptr<Bootstrap> MpiBootstrap::split(int color, int key, Deadline dead
     child->nodes_ = bootstrap::number_by_appearance(child->nodes_);
   });
   return child;
+}
+
+MPI_Comm MpiBootstrap::duplicate(Deadline deadline) {
+  MPI_Comm copy = no_comm;
+  guard("bootstrap duplicate", [&] { copy = bootstrap::duplicate(comm_, deadline); });
+  return copy;
 }
 
 void MpiBootstrap::find_nodes(int pretended, Deadline deadline) {

@@ -22,6 +22,14 @@
 
 namespace davit::bootstrap {
 
+/// A bootstrap that stands on MPI.
+class OverMpi : public Bootstrap {
+ public:
+  /// A duplicate of its communicator, for whoever has messages of his own; the caller frees it. Collective.
+  /// @throws as allgather.
+  [[nodiscard]] virtual MPI_Comm duplicate(Deadline deadline) = 0;
+};
+
 // mpi.h spells its constants with C casts. They are named once here, so that the rest compiles without any.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"

@@ -15,6 +15,7 @@
 #include "davit/bootstrap.hpp"
 #include "davit/error.hpp"
 #include "transports/segment.hpp"
+#include "transports/wire.hpp"
 
 namespace davit::detail {
 
@@ -70,14 +71,26 @@ void check_equal(std::string const& what, char const* field, int ranks, Value co
   }
 }
 
-/// A node's segments of one kind, as one rank maps them.
+/// Every rank's `values`, as many on each, rank rising. Collective.
+template <class T>
+std::vector<T> gather_all(Bootstrap& bootstrap, std::vector<T> const& values, Deadline deadline) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(values.size() * static_cast<std::size_t>(bootstrap.size()));
+  bootstrap.allgather(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)), deadline);
+  return all;
+}
+
+/// Segments of one kind as one rank maps them: of each rank of its node its own, of a rank elsewhere the mirror that is
+/// kept here; null where there is none.
 struct SharedSegments {
   std::vector<SegmentTicket> tickets;
   std::vector<Mapping> mappings;
 };
 
 /// Collective: tells the others of `mine` and maps theirs; by descriptor, else by a name that is gone on return.
+/// @param mirrors of the ranks that this one takes in, or empty on all ranks.
 /// @throws SystemError on all ranks, naming the ranks, where one cannot map another's.
-[[nodiscard]] SharedSegments share(Bootstrap& bootstrap, std::string const& what, Segment& mine, Deadline deadline);
+[[nodiscard]] SharedSegments share(Bootstrap& bootstrap, std::string const& what, NodeMap const& nodes, Segment& mine,
+                                   std::span<Mirror> mirrors, Deadline deadline);
 
 }  // namespace davit::detail

@@ -27,7 +27,7 @@ Card Allgatherv::terms(int peer) const {
   card.expected = recv_.bytes(peer);
   card.note = note_of(send_dtype_, recv_.dtype);
   card.chunks = static_cast<std::uint32_t>(chunks_of(send_bytes_));
-  if (engine().can_fetch() && comm_.options.path != Path::slots) {
+  if (engine().can_fetch() && comm_.options.path != Path::slots && comm_.mesh->nodes().is_here(peer)) {
     auto const address = reinterpret_cast<std::uint64_t>(send_);
     card.flags |= kCardReads;
     if (comm_.direct || comm_.shared.find(comm_.rank, address, send_bytes_) != nullptr) {
@@ -84,7 +84,7 @@ bool Allgatherv::submit() {
       auto const offset = round * length;
       auto const bytes = std::min(length, send_bytes_ - offset);
       engine().submit(Lane::up, CopyOp{mesh.begin_push(engine(), place), send_ + offset, bytes});
-      mesh.end_push(engine(), place, readers_);
+      mesh.end_push(engine(), place, readers_, bytes);
       comm_.stats.bytes_up += bytes;
       ++comm_.stats.chunks_up;
     }

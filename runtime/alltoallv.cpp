@@ -60,7 +60,7 @@ Card Alltoallv::terms(int peer) const {
   auto card = terms_of(exchange_, peer);
   auto const* const block = exchange_.send.block(peer);
   card.chunks = static_cast<std::uint32_t>(chunks_of(card.sent));
-  if (engine().can_fetch() && comm_.options.path != Path::slots) {
+  if (engine().can_fetch() && comm_.options.path != Path::slots && comm_.mesh->nodes().is_here(peer)) {
     card.flags |= kCardReads;
     if (card.sent >= comm_.options.direct_bytes &&
         (comm_.direct || comm_.shared.find(comm_.rank, reinterpret_cast<std::uint64_t>(block), card.sent) != nullptr)) {
@@ -110,7 +110,7 @@ void Alltoallv::push_chunk(int step, std::uint64_t chunk) {
   auto const bytes = std::min(length, block - chunk * length);
   auto* const to = mesh.begin_push(engine(), place);
   engine().submit(Lane::up, CopyOp{to, exchange_.send.block(peer) + chunk * length, bytes});
-  mesh.end_push(engine(), place, {&peer, 1});
+  mesh.end_push(engine(), place, {&peer, 1}, bytes);
   comm_.stats.bytes_up += bytes;
   ++comm_.stats.chunks_up;
 }

@@ -99,6 +99,10 @@ Combine::Rows Combine::received_in(int source, Round const& round) const {
   return {at(round.first_token), at(round.last_token)};
 }
 
+std::size_t Combine::rows_sent(Rows const& rows) const {
+  return arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
+}
+
 bool Combine::has_terms_from(int rank, Round const& round) const {
   auto const& blocks = sends_[static_cast<std::size_t>(rank)];
   auto const block = static_cast<std::size_t>(round.first_token / block_tokens_);
@@ -109,8 +113,7 @@ void Combine::submit_own_sums(Lane lane, Round const& round, Rows const& rows, s
   auto const dtype = routing_.group->options.dtype;
   auto const* const first =
       arguments_.by_k ? one_each_.data() + plan_.move_first[rows.first] : plan_.move_first.data() + rows.first;
-  auto const count =
-      arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
+  auto const count = rows_sent(rows);
   host::RowSum const types{dtype, row_dtype_, row_dtype_, arguments_.weighted && !arguments_.by_k, false};
   auto const* const base = &bases_[bases_.size() - pieces_ + round.first_column / piece_columns_];
   engine().submit(lane,
@@ -125,6 +128,17 @@ void Combine::sum_for_owners(std::uint64_t index, std::byte* to) {
     if (rows.first == rows.last) continue;
     submit_own_sums(Lane::up, round, rows, to + static_cast<std::size_t>(step - 1) * section_bytes(round));
   }
+}
+
+/// Where a chunk holds what these owners need.
+std::vector<WireRange> Combine::sections(Round const& round, std::span<int const> owners) const {
+  std::vector<WireRange> ranges;
+  for (int step = 1; step < comm_.size; ++step) {
+    if (std::ranges::find(owners, after(step)) == owners.end()) continue;
+    auto const rows = received_in(after(step), round);
+    ranges.push_back({static_cast<std::uint64_t>(step - 1) * section_bytes(round), rows_sent(rows) * round.stride});
+  }
+  return ranges;
 }
 
 void Combine::push(std::uint64_t index) {
@@ -152,13 +166,12 @@ void Combine::push(std::uint64_t index) {
       auto const rows = received_in(after(step), round);
       if (rows.first == rows.last) continue;
       auto const at = static_cast<std::size_t>(step - 1) * section_bytes(round);
-      auto const count =
-          arguments_.by_k ? plan_.move_first[rows.last] - plan_.move_first[rows.first] : rows.last - rows.first;
+      auto const count = rows_sent(rows);
       if (staged) engine().submit(Lane::up, CopyOp{slot + at, staging_.up(index) + at, count * round.stride});
       comm_.stats.bytes_up += count * round.columns * size_of(row_dtype_);
       if (round.first_column == 0) comm_.stats.rows_up += count;
     }
-    mesh.end_push(engine(), place, readers_);
+    mesh.end_push(engine(), place, readers_, [&](std::span<int const> readers) { return sections(round, readers); });
     ++comm_.stats.chunks_up;
   }
   if (staged) engine().join_aside(Lane::up);

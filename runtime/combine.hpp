@@ -53,6 +53,9 @@ class Combine final : public Call {
     std::size_t last;
   };
   [[nodiscard]] Rows received_in(int source, Round const& round) const;
+  /// Rows that go up for these received ones.
+  [[nodiscard]] std::size_t rows_sent(Rows const& rows) const;
+  [[nodiscard]] std::vector<WireRange> sections(Round const& round, std::span<int const> owners) const;
   [[nodiscard]] bool has_terms_from(int rank, Round const& round) const;
   /// Sums (or with by_k copies) the rows of a block for one owner to `out`.
   void submit_own_sums(Lane lane, Round const& round, Rows const& rows, std::byte* out);

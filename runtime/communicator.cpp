@@ -48,7 +48,14 @@ std::uint32_t Communicator::calls() const { return checked(state_).number(); }
 
 Stats Communicator::stats() const {
   auto const held = checked(state_).lock();
-  return state_->stats;
+  auto stats = state_->stats;
+  if (state_->wire != nullptr) {
+    auto const sent = state_->wire->sent();
+    stats.bytes_wire = sent.payload;
+    stats.bytes_wire_headers = sent.headers;
+    stats.messages_wire = sent.messages;
+  }
+  return stats;
 }
 
 void Communicator::prepare() {
@@ -96,7 +103,7 @@ Communicator Communicator::split(int color, int key) {
   if (part == nullptr) return {};
   auto options = state.options;
   options.name += "/" + std::to_string(color);
-  return Communicator(detail::make_communicator(std::move(part), std::move(options), {}, state.backend));
+  return Communicator(detail::make_communicator(std::move(part), std::move(options), {}, state.backend, state.links));
 }
 
 Communicator Communicator::dup() {
@@ -124,10 +131,11 @@ SharedBuffer Communicator::allocate(std::size_t bytes) {
       new (base) detail::SharedHeader{segment->ticket().nonce, 0};
       return Place{reinterpret_cast<std::uint64_t>(base + detail::kSharedHeaderBytes), bytes};
     });
-    auto const shared = detail::share(*state.bootstrap, what, *segment, deadline);
+    auto const shared = detail::share(*state.bootstrap, what, state.mesh->nodes(), *segment, {}, deadline);
     auto const held = state.lock();
     state.shared.sweep();
     for (int peer = 0; peer < state.size; ++peer) {
+      if (!state.mesh->nodes().is_here(peer)) continue;
       auto const& place = places[static_cast<std::size_t>(peer)];
       state.shared.add(peer, place.data, place.bytes, shared.mappings[static_cast<std::size_t>(peer)]);
     }

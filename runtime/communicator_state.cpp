@@ -30,12 +30,14 @@ std::string said_in(std::string const& phase, std::exception const& error) {
 }  // namespace
 
 CommunicatorState::CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in,
-                                     std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> host_engine,
-                                     DeviceBackend* backend_in, bool direct_in, Eagerness eagerness_in,
-                                     std::uint32_t first_number, PlacementPlan plan_in,
+                                     std::unique_ptr<Wire> wire_in, LinkMaker links_in, std::unique_ptr<Mesh> mesh_in,
+                                     std::unique_ptr<Engine> host_engine, DeviceBackend* backend_in, bool direct_in,
+                                     Eagerness eagerness_in, std::uint32_t first_number, PlacementPlan plan_in,
                                      std::optional<PciAddress> planned_gpu_in)
     : bootstrap(std::move(bootstrap_in)),
       options(std::move(options_in)),
+      wire(std::move(wire_in)),
+      links(links_in),
       mesh(std::move(mesh_in)),
       host(std::move(host_engine)),
       backend(backend_in),
@@ -57,6 +59,7 @@ CommunicatorState::~CommunicatorState() {
     fail(rank, queue_.front()->number, std::make_exception_ptr(UsageError(text)), text);
   }
   mesh->set_closed();
+  part_from_wire();
   let_go();
 }
 
@@ -95,6 +98,7 @@ void CommunicatorState::run(Task& task) {
     throw_if_failed();  // since it was looked at last, the helper thread may have found something
     queue_.push_back(std::shared_ptr<Task>(std::shared_ptr<Task>(), &task));  // borrowed: it outlives the wait
     wait_until_done(task);
+    stay_for_others(task.number);
   }
   if (!usable() && task.uses_device()) leave_buffers();
 }
@@ -123,6 +127,7 @@ void CommunicatorState::wait(Task& task) {
     std::unique_lock const held(mutex_, std::try_to_lock);
     if (held) {
       wait_until_done(task);
+      stay_for_others(task.number);
     } else {
       backoff.idle();  // another thread is at it: the helper, or a call behind this one
     }
@@ -131,12 +136,13 @@ void CommunicatorState::wait(Task& task) {
 }
 
 CommunicatorState::Poked CommunicatorState::poke() noexcept {
+  bool moved = advance_wire();
   std::unique_lock const held(mutex_, std::try_to_lock);
-  if (!held) return Poked::waiting;
-  bool moved = false;
+  if (!held) return moved ? Poked::moved : Poked::waiting;
   settle_enqueued();
   while (!queue_.empty() && advance_head()) moved = true;
-  if (queue_.empty() && enqueued_.empty()) return Poked::idle;
+  bool const is_relay = wire != nullptr && wire->has_own_thread();  // for others, at any time
+  if (queue_.empty() && enqueued_.empty() && !is_relay) return Poked::idle;
   if (!moved) look_after();
   return moved ? Poked::moved : Poked::waiting;
 }
@@ -146,7 +152,8 @@ void CommunicatorState::wait_until_done(Task& task) {
   std::optional<Progress::Waiting> waiting;
   Backoff backoff(eagerness);
   while (!task.done.load(std::memory_order_relaxed)) {
-    if (advance_head()) {
+    bool const moved = advance_wire();
+    if (advance_head() || moved) {
       backoff.moved();
       continue;
     }
@@ -196,6 +203,7 @@ void CommunicatorState::finish_head(std::exception_ptr error) noexcept {
   auto const task = std::move(queue_.front());
   queue_.pop_front();
   first_task_ = false;
+  if (usable()) mesh->settle(task->number);
   task->error = std::move(error);
   task->done.store(true, std::memory_order_release);
 }
@@ -216,6 +224,7 @@ void CommunicatorState::look_after() {
     }
     progressed_ = progressed;
   }
+  look_after_wire();
   look_after_enqueued(look_for_death);
   if (!queue_.empty()) look_after(*queue_.front(), queue_.front()->deadline, look_for_death);
 }
@@ -245,11 +254,9 @@ void CommunicatorState::look_after(Task const& task, std::chrono::steady_clock::
   if (now < deadline) return;
   std::sort(awaited_.begin(), awaited_.end());
   awaited_.erase(std::unique(awaited_.begin(), awaited_.end()), awaited_.end());
-  std::string names;
-  for (int const peer : awaited_) names += (names.empty() ? "" : ", ") + std::to_string(peer);
   int const missing = awaited_.empty() ? -1 : awaited_.front();
   auto const text = "davit: " + task.phase() + " passed its deadline of " + std::to_string(timeout.count()) + " ms" +
-                    (names.empty() ? "" : ", waiting for rank " + names) + where(task.number);
+                    waiting_for(awaited_) + where(task.number);
   fail(missing, task.number, std::make_exception_ptr(TimeoutError(text, missing)), text);
 }
 
@@ -264,6 +271,7 @@ void CommunicatorState::fail(int culprit, std::uint32_t number, std::exception_p
   }
   if (device != nullptr && !enqueued_.empty()) device->take_over(enqueued_);
   while (!queue_.empty()) finish_head(failure_);
+  advance_wire();  // so that the other nodes hear of it
 }
 
 void CommunicatorState::meet(Operation operation) {

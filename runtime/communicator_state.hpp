@@ -31,6 +31,9 @@ namespace davit::detail {
 
 class Call;
 
+/// Makes what a wire sends its messages over.
+using LinkMaker = std::unique_ptr<Link> (*)(Bootstrap&, Deadline);
+
 /// A buffer of a call and its name, for messages.
 struct NamedBuffer {
   char const* name;
@@ -39,11 +42,11 @@ struct NamedBuffer {
 
 class CommunicatorState {
  public:
-  /// @param backend of GPUs; null where there is none.
-  CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Mesh> mesh_in,
-                    std::unique_ptr<Engine> host_engine, DeviceBackend* backend_in, bool direct_in,
-                    Eagerness eagerness_in, std::uint32_t first_number, PlacementPlan plan_in,
-                    std::optional<PciAddress> planned_gpu_in);
+  /// @param wire_in null on one node. @param backend of GPUs; null where there is none.
+  CommunicatorState(std::shared_ptr<Bootstrap> bootstrap_in, Options options_in, std::unique_ptr<Wire> wire_in,
+                    LinkMaker links_in, std::unique_ptr<Mesh> mesh_in, std::unique_ptr<Engine> host_engine,
+                    DeviceBackend* backend_in, bool direct_in, Eagerness eagerness_in, std::uint32_t first_number,
+                    PlacementPlan plan_in, std::optional<PciAddress> planned_gpu_in);
   /// Local. Open tasks are abandoned; peers that still count on this rank learn it from its header. What is enqueued is
   /// waited for, under the deadline.
   ~CommunicatorState();
@@ -76,6 +79,13 @@ class CommunicatorState {
   enum class Poked { idle, waiting, moved };
   /// Gets on with open tasks if nobody else is at it.
   Poked poke() noexcept;
+  // --- Other nodes: runtime/wire_calls.cpp.
+
+  /// Has the helper thread get on with the wire, where one may.
+  void start_wire();
+  /// Gets on with the wire, if there is one. Any thread, no lock. @returns whether anything moved.
+  bool advance_wire() noexcept { return wire != nullptr && wire->progress(); }
+
   // --- GPUs: runtime/device_calls.cpp.
 
   /// The side that a call belongs to, by where its buffers lie. Makes the device side when it is first needed, but not
@@ -136,6 +146,8 @@ class CommunicatorState {
 
   std::shared_ptr<Bootstrap> const bootstrap;
   Options const options;
+  std::unique_ptr<Wire> const wire;  ///< to other nodes; null where there are none
+  LinkMaker const links;
   std::unique_ptr<Mesh> const mesh;
   HostSide host;
   std::unique_ptr<DeviceSide> device;  ///< null until a call needs it; made under the lock
@@ -159,6 +171,14 @@ class CommunicatorState {
   void leave_buffers() noexcept;
   void meet(Operation operation);
   [[noreturn]] void fail_set_up(Operation operation, TimeoutError const& error);
+  /// Without a helper thread nobody gets on with the wire between calls: stays until the other nodes have all of this
+  /// rank's part of call `number`, and the ranks here have what it takes in for them; until streams have run, too.
+  /// Under the lock. @throws what fails the communicator.
+  void stay_for_others(std::uint32_t number);
+  /// The same before the end; never longer than the deadline.
+  void part_from_wire() noexcept;
+  void look_after_wire();
+  [[nodiscard]] std::string waiting_for(std::vector<int> const& peers) const;
   void look_after();
   void look_after(Task const& task, std::chrono::steady_clock::time_point& deadline, bool look_for_death);
   void look_after_enqueued(bool look_for_death);

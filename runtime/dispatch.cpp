@@ -135,6 +135,31 @@ void Dispatch::pack(std::uint64_t chunk, std::byte* to) {
   });
 }
 
+/// Where a chunk holds the rows that any of these ranks needs.
+std::vector<WireRange> Dispatch::needed_by(std::span<int const> ranks, Range const& range, Piece const& piece) const {
+  std::vector<bool> needed(static_cast<std::size_t>(range.last - range.first));
+  for (int const rank : ranks) {
+    auto const& positions = routing_.needed_by[static_cast<std::size_t>(rank)];
+    for (auto at = std::lower_bound(positions.begin(), positions.end(), range.first);
+         at != positions.end() && *at < range.last; ++at) {
+      needed[static_cast<std::size_t>(*at - range.first)] = true;
+    }
+  }
+  std::vector<WireRange> ranges;
+  for_each_part(piece, [&](RowPayload const&, std::size_t offset, std::size_t, std::size_t bytes) {
+    for (std::size_t row = 0; row < needed.size(); ++row) {
+      if (!needed[row]) continue;
+      auto const at = offset + row * bytes;
+      if (!ranges.empty() && ranges.back().offset + ranges.back().bytes == at) {
+        ranges.back().bytes += bytes;
+      } else {
+        ranges.push_back({at, bytes});
+      }
+    }
+  });
+  return ranges;
+}
+
 void Dispatch::push(std::uint64_t chunk) {
   auto& mesh = *comm_.mesh;
   auto const range = positions(comm_.rank, chunk);
@@ -161,7 +186,8 @@ void Dispatch::push(std::uint64_t chunk) {
     if (staged) engine().submit(Lane::up, CopyOp{slot + offset, staging_.up(chunk) + offset, count * bytes});
     comm_.stats.bytes_up += count * bytes;
   });
-  mesh.end_push(engine(), place, readers_);
+  mesh.end_push(engine(), place, readers_,
+                [&](std::span<int const> readers) { return needed_by(readers, range, piece(chunk)); });
   if (staged) engine().join_aside(Lane::up);
   ++comm_.stats.chunks_up;
   if (chunk % row_chunks_ == 0) comm_.stats.rows_up += count;

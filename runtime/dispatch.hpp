@@ -59,6 +59,8 @@ class Dispatch final : public Call {
     std::size_t last;
   };
   [[nodiscard]] Piece piece(std::uint64_t chunk) const noexcept;
+  [[nodiscard]] std::vector<WireRange> needed_by(std::span<int const> ranks, Range const& range,
+                                                 Piece const& piece) const;
   /// Calls `with(payload, offset in the slot, first byte in its row, bytes)` for each payload that a piece meets.
   template <class With>
   void for_each_part(Piece const& piece, With with) const;

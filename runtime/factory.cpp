@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <set>
 #include <utility>
 
+#include "bootstrap/mpi_bootstrap.hpp"
 #include "davit/version.hpp"
 #include "runtime/agree.hpp"
 #include "runtime/log.hpp"
@@ -17,6 +17,7 @@
 #endif
 #include "transports/host/direct_copy.hpp"
 #include "transports/host/host_engine.hpp"
+#include "transports/mpi/mpi_link.hpp"
 #include "transports/topology.hpp"
 
 namespace davit {
@@ -79,6 +80,12 @@ struct Agreement {
   std::optional<PciAddress> gpu;  ///< of this rank by the plan
 };
 
+/// Whether mpirun says that ranks share cores, of which a rank sees only its own node's.
+bool shares_cores() noexcept {
+  char const* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
+  return yields != nullptr && yields[0] == '1';
+}
+
 Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& options, DeviceBackend* backend,
                 Deadline deadline) {
   OwnSeat own;
@@ -122,17 +129,20 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
       "option placement", [](Proposal const& p) { return p.placement; },
       [](Placement placement) { return std::string(name_of(placement)); });
   CpuMask cpus;
+  std::size_t ranks_here = 0;
   std::vector<Seat> seats;
   for (auto const& proposal : all) {
-    cpus |= proposal.seat.cpus;
     seats.push_back(proposal.seat);
+    if (proposal.seat.host != own.seat.host) continue;
+    cpus |= proposal.seat.cpus;
+    ++ranks_here;
   }
   auto plan = place(seats, options.placement);
   // A rank that has chosen no GPU may never use one: warnings about GPUs are for those that have.
   for (auto& seat : seats) seat.gpus = seat.chosen < 0 ? 0 : seat.gpus;
   plan.warnings = place(seats, options.placement).warnings;
   auto const geometry = geometry_of(bootstrap.size(), options, all.front().cache_bytes, plan.rings());
-  auto const eagerness = cpus.count() < seats.size() ? Eagerness::yield : Eagerness::spin;
+  auto const eagerness = cpus.count() < ranks_here || shares_cores() ? Eagerness::yield : Eagerness::spin;
   std::optional<PciAddress> gpu;
   if (int const index = plan.ranks[static_cast<std::size_t>(bootstrap.rank())].gpu; index >= 0) {
     gpu = own.gpus[static_cast<std::size_t>(index)];
@@ -140,13 +150,15 @@ Agreement agree(Bootstrap& bootstrap, std::string const& what, Options const& op
   return {geometry, eagerness, std::move(plan), gpu};
 }
 
-/// Whether every rank can read every other's memory: each reads the others' nonces from where they lie.
-bool probe_direct(Bootstrap& bootstrap, host::DirectCopy const& direct, SharedSegments const& outboxes,
-                  Deadline deadline) {
+/// Whether ranks of a node can read each other's memory, on every node: each reads the others' nonces from where they
+/// lie.
+bool probe_direct(Bootstrap& bootstrap, NodeMap const& nodes, host::DirectCopy const& direct,
+                  SharedSegments const& outboxes, Deadline deadline) {
   auto const& own = outboxes.mappings[static_cast<std::size_t>(bootstrap.rank())];
   auto const addresses = gather(bootstrap, reinterpret_cast<std::uint64_t>(own.get()), deadline);
   std::uint8_t can = 1;
   for (int peer = 0; peer < bootstrap.size() && can != 0; ++peer) {
+    if (!nodes.is_here(peer)) continue;
     std::uint64_t nonce = 0;
     try {
       direct.read(peer, addresses[static_cast<std::size_t>(peer)], reinterpret_cast<std::byte*>(&nonce), sizeof nonce);
@@ -202,6 +214,15 @@ OwnSeat own_seat(DeviceBackend* backend, Options const& options) {
   return {seat, std::move(visible.pci)};
 }
 
+std::unique_ptr<Link> link_over_mpi(Bootstrap& bootstrap, Deadline deadline) {
+  auto* const over_mpi = dynamic_cast<bootstrap::OverMpi*>(&bootstrap);
+  if (over_mpi == nullptr) {
+    throw SystemError(
+        "davit: ranks are on several nodes, but the bootstrap is not over MPI, which carries their bytes");
+  }
+  return make_mpi_link(over_mpi->duplicate(deadline));
+}
+
 DeviceBackend* device_backend() noexcept {
 #ifdef DAVIT_HAS_CUDA
   return &cuda::backend();
@@ -229,7 +250,7 @@ Geometry geometry_of(int ranks, Options const& options, std::uint64_t cache_byte
 }
 
 std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap, Options options,
-                                                     Mesh::Start start, DeviceBackend* backend) {
+                                                     Mesh::Start start, DeviceBackend* backend, LinkMaker links) {
   if (bootstrap == nullptr) throw UsageError("davit: bootstrap is null, must be one of davit::mpi or davit::threads");
   auto const what = "communicator '" + options.name + "'";
   // Where the option cannot be a deadline its refusal must still reach the others.
@@ -237,46 +258,54 @@ std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> 
   auto const deadline = std::chrono::steady_clock::now() + timeout;
   auto const agreement = agree(*bootstrap, what, options, backend, deadline);
   if (options.path == Path::direct) options.direct_bytes = 1;
-  std::set<int> const nodes(bootstrap->nodes().begin(), bootstrap->nodes().end());
-  if (nodes.size() > 1) {
-    throw SystemError("davit: " + what + " has its " + std::to_string(bootstrap->size()) + " ranks on " +
-                      std::to_string(nodes.size()) +
-                      " nodes; davit does not exchange between nodes yet (split by node)");
-  }
+  NodeMap const nodes(bootstrap->rank(), {bootstrap->nodes().begin(), bootstrap->nodes().end()});
   std::unique_ptr<Mesh> mesh;
+  std::vector<Mirror> mirrors;
   gather_results(*bootstrap, what, deadline, [&] {
-    mesh = std::make_unique<Mesh>(bootstrap->rank(), agreement.geometry, environment().shm_dir, start,
+    mesh = std::make_unique<Mesh>(nodes, agreement.geometry, environment().shm_dir, start,
                                   Arrangement{agreement.plan.sites(), agreement.plan.steps});
+    for (int const owner : nodes.taken_in_by(nodes.rank())) {
+      mirrors.push_back(mesh->make_mirror(owner, environment().shm_dir));
+    }
     return 0;
   });
-  auto outboxes = share(*bootstrap, what, mesh->segment(), deadline);
+  auto outboxes = share(*bootstrap, what, nodes, mesh->segment(), mirrors, deadline);
   std::vector<int> pids;
-  for (std::size_t peer = 0; peer < outboxes.tickets.size(); ++peer) {
-    auto const& ticket = outboxes.tickets[peer];
+  for (int peer = 0; peer < nodes.size(); ++peer) {
+    auto const& ticket = outboxes.tickets[static_cast<std::size_t>(peer)];
     pids.push_back(ticket.process == mesh->segment().ticket().process ? 0 : ticket.pid);
-    mesh->adopt(static_cast<int>(peer), outboxes.mappings[peer], ticket);
+    mesh->adopt(peer, outboxes.mappings[static_cast<std::size_t>(peer)], ticket);
+  }
+  std::unique_ptr<Wire> wire;
+  if (nodes.nodes() > 1) {
+    wire = std::make_unique<Wire>(links(*bootstrap, deadline), nodes);
+    mesh->connect(*wire, wire->add(mesh->segment().mapping(), mesh->segment().ticket().bytes, std::move(mirrors)));
+    bootstrap->barrier(deadline);  // nobody sends before all can take it in
   }
   host::DirectCopy const copier(std::move(pids));
   bool direct = false;
   if (options.path != Path::slots && options.host_order == HostOrder::eager) {
-    direct = probe_direct(*bootstrap, copier, outboxes, deadline);
+    direct = probe_direct(*bootstrap, nodes, copier, outboxes, deadline);
     if (!direct && bootstrap->rank() == 0) {
       log(LogLevel::info,
           "ranks cannot read each other's memory (see kernel.yama.ptrace_scope); large blocks go by slots");
     }
   }
-  if (options.path == Path::direct && !direct) {
-    throw SystemError(
-        "davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
-        (options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)" : " in a strict order"));
+  if (options.path == Path::direct && (!direct || wire != nullptr)) {
+    throw SystemError("davit: " + what + ": path 'direct' is asked for, but ranks cannot read each other's memory" +
+                      (wire != nullptr                          ? " across nodes"
+                       : options.host_order == HostOrder::eager ? " (see kernel.yama.ptrace_scope)"
+                                                                : " in a strict order"));
   }
   if (bootstrap->rank() == 0) {
     for (auto const& warning : agreement.plan.warnings) warn_once(warning);
   }
   auto engine = std::make_unique<host::HostEngine>(options.host_order, copier);
-  return std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(mesh),
-                                             std::move(engine), backend, direct, agreement.eagerness, start.number,
-                                             agreement.plan, agreement.gpu);
+  auto state = std::make_shared<CommunicatorState>(std::move(bootstrap), std::move(options), std::move(wire), links,
+                                                   std::move(mesh), std::move(engine), backend, direct,
+                                                   agreement.eagerness, start.number, agreement.plan, agreement.gpu);
+  state->start_wire();
+  return state;
 }
 
 }  // namespace detail

@@ -20,12 +20,17 @@ struct OwnSeat {
 /// `host` is left to the caller. Loads no driver unless the program has, or CUDA_VISIBLE_DEVICES is set.
 [[nodiscard]] OwnSeat own_seat(DeviceBackend* backend, Options const& options);
 
+/// What ranks on several nodes send their messages over. Collective. @throws SystemError where the bootstrap does not
+/// stand on MPI, else as Bootstrap::allgather.
+[[nodiscard]] std::unique_ptr<Link> link_over_mpi(Bootstrap& bootstrap, Deadline deadline);
+
 /// Collective. @param start where numbers begin; anything but the defaults is for tests of the wrap. @param backend
-/// anything but the process's own is for tests without GPUs.
+/// anything but the process's own is for tests without GPUs. @param links as backend, for tests without MPI.
 /// @throws as the constructor of Communicator.
 [[nodiscard]] std::shared_ptr<CommunicatorState> make_communicator(std::shared_ptr<Bootstrap> bootstrap,
                                                                    Options options, Mesh::Start start = {},
-                                                                   DeviceBackend* backend = device_backend());
+                                                                   DeviceBackend* backend = device_backend(),
+                                                                   LinkMaker links = link_over_mpi);
 
 /// Shape of a communicator's outboxes; with automatic sizes the machine is asked.
 [[nodiscard]] Geometry geometry_of(int ranks, Options const& options, std::uint64_t cache_bytes,

@@ -100,15 +100,58 @@ GroupState::GroupState(std::shared_ptr<CommunicatorState> state, ExpertGroupOpti
     }
     held = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(options.routings));
     std::optional<Segment> segment;
+    std::vector<Mirror> mirrors;
+    auto const& nodes = comm->mesh->nodes();
     gather_results(bootstrap, what, deadline, [&] {
-      auto const bytes = kPage + counters_bytes() + static_cast<std::size_t>(options.routings) * area_bytes();
-      segment.emplace(Segment::create(environment().shm_dir, bytes));
-      segment->reserve(0, segment->ticket().bytes);
-      std::memcpy(segment->mapping().get(), &segment->ticket().nonce, sizeof(std::uint64_t));
+      segment.emplace(make_segment());
+      for (int const owner : nodes.taken_in_by(comm->rank)) mirrors.push_back(make_mirror(owner));
       return 0;
     });
-    segments_ = share(bootstrap, what, *segment, deadline);
+    segments_ = share(bootstrap, what, nodes, *segment, mirrors, deadline);
+    if (comm->wire == nullptr) return;
+    on_wire_ = comm->wire->add(segment->mapping(), segment->ticket().bytes, std::move(mirrors));
+    bootstrap.barrier(deadline);  // nobody sends before all can take it in
   });
+}
+
+GroupState::~GroupState() {
+  if (on_wire_ >= 0) comm->wire->remove(on_wire_);
+}
+
+Segment GroupState::make_segment() const {
+  auto const bytes = kPage + counters_bytes() + static_cast<std::size_t>(options.routings) * area_bytes();
+  auto segment = Segment::create(environment().shm_dir, bytes);
+  segment.reserve(0, segment.ticket().bytes);
+  std::memcpy(segment.mapping().get(), &segment.ticket().nonce, sizeof(std::uint64_t));
+  return segment;
+}
+
+Mirror GroupState::make_mirror(int owner) const {
+  constexpr std::uint32_t never_urgent = UINT32_MAX;  // an area is wanted again some routings later
+  std::vector<WatchedWord> watched;
+  for (int const reader : comm->mesh->nodes().ranks_of(comm->mesh->nodes().here())) {
+    for (std::uint64_t area = 0; area < static_cast<std::uint64_t>(options.routings); ++area) {
+      watched.push_back({released_offset(reader, area), never_urgent});
+    }
+  }
+  auto segment = make_segment();
+  auto const bytes = segment.ticket().bytes;
+  return {owner, std::move(segment), bytes, std::move(watched)};
+}
+
+void GroupState::publish(std::uint64_t number, std::size_t entries) const {
+  if (comm->wire == nullptr) return;
+  auto const area = this->area(comm->rank, number);
+  auto const* const base = segments_.mappings[static_cast<std::size_t>(comm->rank)].get();
+  auto const range = [base](auto const* first, std::size_t count) {
+    auto const offset = reinterpret_cast<std::byte const*>(first) - base;
+    return WireRange{static_cast<std::uint64_t>(offset), count * sizeof *first};
+  };
+  for (int node = 0; node < comm->mesh->nodes().nodes(); ++node) {
+    if (node == comm->mesh->nodes().here()) continue;
+    comm->wire->put(node, on_wire_, {range(area.tokens, 1), range(area.ids, entries), range(area.weights, entries)},
+                    {});
+  }
 }
 
 std::shared_ptr<RowPool> GroupState::pool_for(Side& side) const {
@@ -145,11 +188,15 @@ RoutingArea GroupState::area(int rank, std::uint64_t number) const noexcept {
           reinterpret_cast<float*>(base + 64 + aligned(entries * sizeof(std::int32_t), 64))};
 }
 
-Counter& GroupState::released(int rank, int peer, std::uint64_t number) const noexcept {
+std::size_t GroupState::released_offset(int peer, std::uint64_t number) const noexcept {
   auto const index = number % static_cast<std::uint64_t>(options.routings);
   auto const line = aligned(static_cast<std::size_t>(options.routings) * sizeof(Counter), 64);
-  auto* const base = segments_.mappings[static_cast<std::size_t>(rank)].get() + kPage;
-  return *reinterpret_cast<Counter*>(base + static_cast<std::size_t>(peer) * line + index * sizeof(Counter));
+  return kPage + static_cast<std::size_t>(peer) * line + index * sizeof(Counter);
+}
+
+Counter& GroupState::released(int rank, int peer, std::uint64_t number) const noexcept {
+  auto* const base = segments_.mappings[static_cast<std::size_t>(rank)].get();
+  return *reinterpret_cast<Counter*>(base + released_offset(peer, number));
 }
 
 }  // namespace davit::detail

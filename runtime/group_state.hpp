@@ -27,12 +27,17 @@ class GroupState {
  public:
   /// Collective. @throws as the constructor of ExpertGroup.
   GroupState(std::shared_ptr<CommunicatorState> comm, ExpertGroupOptions const& options);
+  ~GroupState();
+  GroupState(GroupState const&) = delete;
+  GroupState& operator=(GroupState const&) = delete;
 
   [[nodiscard]] int owner_of(std::int64_t expert) const { return owners_[static_cast<std::size_t>(expert)]; }
   [[nodiscard]] std::int64_t first_expert(int rank) const noexcept;
   [[nodiscard]] std::int64_t experts_of(int rank) const noexcept;
   /// Area of routing `number` in a rank's segment.
   [[nodiscard]] RoutingArea area(int rank, std::uint64_t number) const noexcept;
+  /// This rank has written its area of routing `number`, `entries` ids: the other nodes get it too, before the cards.
+  void publish(std::uint64_t number, std::size_t entries) const;
   /// In `rank`'s segment, written by `peer`: how often it has let go of the area of routing `number`.
   [[nodiscard]] Counter& released(int rank, int peer, std::uint64_t number) const noexcept;
   /// What `released` must have come to before routing `number` may be written.
@@ -54,8 +59,13 @@ class GroupState {
   [[nodiscard]] std::size_t counters_bytes() const noexcept;
   [[nodiscard]] std::size_t area_bytes() const noexcept;
 
+  [[nodiscard]] Segment make_segment() const;
+  [[nodiscard]] Mirror make_mirror(int owner) const;
+  [[nodiscard]] std::size_t released_offset(int peer, std::uint64_t number) const noexcept;
+
   std::vector<int> owners_;
   SharedSegments segments_;
+  int on_wire_ = -1;  ///< number of the segments there
 };
 
 }  // namespace davit::detail

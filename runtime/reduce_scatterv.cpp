@@ -66,7 +66,15 @@ void ReduceScatterv::push_round(std::uint64_t round) {
     engine().submit(Lane::up, CopyOp{slot + static_cast<std::uint64_t>(step - 1) * part, from, bytes});
     comm_.stats.bytes_up += bytes;
   }
-  mesh.end_push(engine(), place, readers_);
+  mesh.end_push(engine(), place, readers_, [&](std::span<int const> readers) {
+    std::vector<WireRange> ranges;
+    for (int step = 1; step < comm_.size; ++step) {
+      int const owner = after(step);
+      if (std::ranges::find(readers, owner) == readers.end()) continue;
+      ranges.push_back({static_cast<std::uint64_t>(step - 1) * part, std::min(part, bytes_of(owner) - round * part)});
+    }
+    return ranges;
+  });
   ++comm_.stats.chunks_up;
 }
 

@@ -83,6 +83,7 @@ bool Route::open() {
     std::memcpy(area.ids, choices_.ids.data(), entries * sizeof(std::int32_t));
     std::memcpy(area.weights, choices_.weights.data(), entries * sizeof(float));
   }
+  group_.publish(group_.next_routing, entries);
   comm_.stats.bytes_ids += entries * (sizeof(std::int32_t) + sizeof(float));
   return true;  // the cards, posted with release, make the area visible
 }

@@ -18,13 +18,16 @@ constexpr std::uint64_t kLeastChunk = 512 << 10;
 
 }  // namespace
 
-Mesh::Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start, Arrangement arrangement)
-    : rank_(rank),
+Mesh::Mesh(NodeMap nodes, Geometry const& geometry, std::string const& directory, Start start, Arrangement arrangement)
+    : nodes_(std::move(nodes)),
+      rank_(nodes_.rank()),
       geometry_(geometry),
+      start_(start),
       arrangement_(std::move(arrangement)),
       segment_(Segment::create(directory, geometry.control_bytes() + geometry.slots_bytes())),
       own_(segment_.mapping(), geometry),
       peers_(geometry.ranks),
+      taken_in_(nodes_.taken_in_by(rank_)),
       readers_(std::size_t{geometry.rings} * geometry.slots) {
   segment_.reserve(0, geometry.control_bytes());
   own_.initialise(segment_.ticket().nonce, start.number, start.chunk);
@@ -32,7 +35,21 @@ Mesh::Mesh(int rank, Geometry const& geometry, std::string const& directory, Sta
     peer.pushed = peer.pulled = peer.credited = start.chunk;
     peer.cards_done = start.number - 1;
   }
-  of(rank).outbox = own_;
+  of(rank_).outbox = own_;
+}
+
+Mirror Mesh::make_mirror(int owner, std::string const& directory) const {
+  auto segment = Segment::create(directory, geometry_.control_bytes() + geometry_.slots_bytes());
+  segment.reserve(0, geometry_.control_bytes());
+  Outbox outbox(segment.mapping(), geometry_);
+  outbox.initialise(segment.ticket().nonce, start_.number, start_.chunk);
+  std::vector<WatchedWord> watched;
+  for (int const reader : nodes_.ranks_of(nodes_.here())) {
+    auto const& line = own_.credit(reader);
+    watched.push_back({offset_of(line.chunks), std::max(geometry_.slots / 4, 1U)});
+    watched.push_back({offset_of(line.cards), kCardRing / 4});
+  }
+  return {owner, std::move(segment), geometry_.control_bytes(), std::move(watched)};
 }
 
 void Mesh::adopt(int peer, Mapping mapping, SegmentTicket const& ticket) {
@@ -47,17 +64,20 @@ int Mesh::claim_device(std::uint64_t identity) noexcept {
   auto const word = [this](int rank) { return std::atomic_ref(of(rank).outbox.header().device); };
   word(rank_).store(identity);  // sequentially consistent, as the loads: see above
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank_ && word(peer).load() == identity) return peer;
+    if (peer != rank_ && nodes_.is_here(peer) && word(peer).load() == identity) return peer;
   }
   return -1;
 }
 
 void Mesh::release_device() noexcept { std::atomic_ref(own_.header().device).store(0); }
 
-void Mesh::mark_prepared() noexcept {
+void Mesh::mark_prepared() {
   segment_.close_descriptor();
   own_.set_state(OutboxState::prepared);
   prepared_ = true;
+  for_other_nodes([&](int node) {
+    wire_->put(node, outboxes_, {}, {{offset_of(own_.header().state), own_.header().state}});
+  });
 }
 
 bool Mesh::can_post(int peer, std::uint32_t number) noexcept {
@@ -67,7 +87,7 @@ bool Mesh::can_post(int peer, std::uint32_t number) noexcept {
   return has_reached(done, number - kCardRing);
 }
 
-void Mesh::post(int peer, std::uint32_t number, Card const& card) noexcept {
+void Mesh::post(int peer, std::uint32_t number, Card const& card) {
   auto& place = own_.card(peer, number);
   // Until `number` says otherwise the reader looks at nothing else of the line, so the rest may be stored plainly.
   place.operation = card.operation;
@@ -80,13 +100,19 @@ void Mesh::post(int peer, std::uint32_t number, Card const& card) noexcept {
   place.chunks = card.chunks;
   place.note = card.note;
   store_release(place.number, number);
+  if (wire_ == nullptr || nodes_.is_here(peer)) return;
+  constexpr std::uint64_t number_bytes = sizeof place.number;
+  auto const offset = offset_of(place);
+  wire_->put(nodes_.node_of(peer), outboxes_, {{offset + number_bytes, sizeof place - number_bytes}},
+             {{offset, number}});
 }
 
-void Mesh::set_reason(std::uint32_t number, std::string_view text) noexcept {
+void Mesh::set_reason(std::uint32_t number, std::string_view text) {
   auto* const to = own_.reason(number);
   auto const length = std::min<std::size_t>(text.size(), kReasonBytes - 1);
   std::memcpy(to, text.data(), length);
   to[length] = '\0';
+  for_other_nodes([&](int node) { wire_->put(node, outboxes_, {{offset_of(*to), length + 1}}, {}); });
 }
 
 std::string Mesh::reason(int peer, std::uint32_t number) const {
@@ -147,17 +173,43 @@ std::byte* Mesh::begin_push(Engine& engine, std::uint32_t place) {
   return own_.slot(place);
 }
 
-void Mesh::end_push(Engine& engine, std::uint32_t place, std::span<int const> readers) {
+void Mesh::tell(Engine& engine, std::uint32_t place, std::span<int const> readers) {
   readers_[place].clear();
   for (int const reader : readers) {
-    count_push(engine, reader, 1);
+    count(engine, reader, 1);
     readers_[place].push_back({reader, of(reader).pushed});
   }
 }
 
-void Mesh::count_push(Engine& engine, int reader, std::uint32_t chunks) {
+void Mesh::count(Engine& engine, int reader, std::uint32_t chunks) {
   of(reader).pushed += chunks;
   engine.submit(Lane::up, RaiseOp{&own_.data(reader), of(reader).pushed});
+}
+
+void Mesh::count_push(Engine& engine, int reader, std::uint32_t chunks) {
+  count(engine, reader, chunks);
+  if (wire_ == nullptr || nodes_.is_here(reader)) return;
+  auto const& data = own_.data(reader);
+  wire_->put_later(nodes_.node_of(reader), outboxes_, {}, {{offset_of(data), of(reader).pushed}},
+                   {&data, of(reader).pushed});
+}
+
+std::vector<int> Mesh::of_node(std::span<int const> readers, int node) const {
+  std::vector<int> there;
+  for (int const reader : readers) {
+    if (nodes_.node_of(reader) == node) there.push_back(reader);
+  }
+  return there;
+}
+
+/// Once the engine has told the last of these readers, which is after the bytes are in the slot.
+void Mesh::send(int node, std::uint32_t place, std::span<int const> readers, std::vector<WireRange> ranges) {
+  auto const slot = offset_of(*own_.slot(place));
+  for (auto& range : ranges) range.offset += slot;
+  std::vector<WireSignal> signals;
+  for (int const reader : readers) signals.push_back({offset_of(own_.data(reader)), of(reader).pushed});
+  wire_->put_later(node, outboxes_, std::move(ranges), std::move(signals),
+                   {&own_.data(readers.back()), of(readers.back()).pushed});
 }
 
 std::byte const* Mesh::begin_pull(Engine& engine, int peer, std::uint32_t place) {
@@ -208,7 +260,10 @@ std::optional<Trouble> Mesh::trouble(int peer, bool look_for_death) const {
       break;
   }
   if (look_for_death && there.watch != nullptr && there.watch->is_dead()) {
-    return Trouble{peer, name + " (process " + std::to_string(there.pid) + ") has died"};
+    auto const died = " (process " + std::to_string(there.pid) + ") has died";
+    if (nodes_.is_here(peer)) return Trouble{peer, name + died};
+    int const partner = nodes_.partner(peer, nodes_.here());
+    return Trouble{partner, "rank " + std::to_string(partner) + died + "; it took in what " + name + " sends"};
   }
   return std::nullopt;
 }
@@ -229,7 +284,19 @@ void Mesh::set_failed(int culprit, std::uint32_t number, std::string_view reason
   header.culprit = culprit;
   header.number = number;
   store_in_order(header.state, static_cast<std::uint32_t>(OutboxState::failed));
+  if (wire_ != nullptr) wire_->drop_waiting();
+  send_state();
   await_readers();
+}
+
+/// After all that has been sent before.
+void Mesh::send_state() {
+  auto const& header = own_.header();
+  auto const first = offset_of(header.culprit);
+  for_other_nodes([&](int node) {
+    wire_->put_later(node, outboxes_, {{first, offset_of(header.reason) + kReasonBytes - first}},
+                     {{offset_of(header.state), header.state}}, {});
+  });
 }
 
 /// A peer that began before it saw the failure reads on to the end, then finds it; one that begins later reads nothing.
@@ -247,7 +314,24 @@ void Mesh::await_readers() const noexcept {
 }
 
 void Mesh::set_closed() noexcept {
-  if (own_.state() != OutboxState::failed) own_.set_state(OutboxState::closed);
+  if (own_.state() == OutboxState::failed) return;
+  own_.set_state(OutboxState::closed);
+  send_state();
+}
+
+void Mesh::settle(std::uint32_t number) {
+  for_other_nodes([&](int node) {
+    wire_->put_later(node, outboxes_, {}, {{offset_of(own_.header().settled), number}}, {});
+  });
+}
+
+int Mesh::unsettled(std::uint32_t number) const noexcept {
+  for (int const owner : taken_in_) {
+    auto const& outbox = of(owner).outbox;
+    if (has_reached(load_acquire(outbox.header().settled), number)) continue;
+    if (outbox.state() == OutboxState::created || outbox.state() == OutboxState::prepared) return owner;
+  }
+  return -1;
 }
 
 }  // namespace davit

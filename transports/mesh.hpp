@@ -4,6 +4,7 @@
 /// protocol state of a rank is here; collectives (runtime/) decide what is pushed and pulled, an engine does it.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,9 +14,11 @@
 #include <vector>
 
 #include "transports/engine.hpp"
+#include "transports/node_map.hpp"
 #include "transports/outbox.hpp"
 #include "transports/process_watch.hpp"
 #include "transports/segment.hpp"
+#include "transports/wire.hpp"
 
 namespace davit {
 
@@ -35,15 +38,25 @@ class Mesh {
     std::uint32_t chunk = 0;
   };
 
-  /// Makes this rank's outbox; its control pages are reserved, its slots not yet. @throws SystemError.
-  Mesh(int rank, Geometry const& geometry, std::string const& directory, Start start, Arrangement arrangement = {});
+  /// Makes this rank's outbox; its control pages are reserved, its slots not yet. @param nodes where ranks sit.
+  /// @throws SystemError.
+  Mesh(NodeMap nodes, Geometry const& geometry, std::string const& directory, Start start,
+       Arrangement arrangement = {});
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] NodeMap const& nodes() const noexcept { return nodes_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] Geometry const& geometry() const noexcept { return geometry_; }
   [[nodiscard]] Segment& segment() noexcept { return segment_; }
-  /// Takes in a peer's mapped outbox.
+  /// Takes in a peer's mapped outbox; of a peer elsewhere the mirror that is kept of it here.
   void adopt(int peer, Mapping mapping, SegmentTicket const& ticket);
+  /// Makes a mirror of the outbox of a rank elsewhere; its control pages are reserved. @throws SystemError.
+  [[nodiscard]] Mirror make_mirror(int owner, std::string const& directory) const;
+  /// What this rank does from now on is told to the other nodes. @param segment the outboxes' number there.
+  void connect(Wire& wire, int segment) noexcept {
+    wire_ = &wire;
+    outboxes_ = segment;
+  }
   /// Reserves the slots, once. @param bind called for each ring with the untouched pages and the site that it is for;
   /// ring 0 is for this rank's own. @throws SystemError; may be tried again.
   template <class Bind>
@@ -53,6 +66,14 @@ class Mesh {
       bind(own_.slot(ring * geometry_.slots), geometry_.ring_bytes(), (site_of(rank_) + ring) % geometry_.rings);
     }
     segment_.reserve(geometry_.control_bytes(), geometry_.slots_bytes());
+    if (wire_ != nullptr) {
+      wire_->reserve(outboxes_, [&](std::byte* slots, int owner) {
+        for (std::uint32_t ring = 0; ring < geometry_.rings; ++ring) {
+          bind(slots + ring * geometry_.ring_bytes(), geometry_.ring_bytes(),
+               (site_of(owner) + ring) % geometry_.rings);
+        }
+      });
+    }
     mark_prepared();
   }
   [[nodiscard]] bool prepared() const noexcept { return prepared_; }
@@ -69,9 +90,9 @@ class Mesh {
 
   [[nodiscard]] bool can_post(int peer, std::uint32_t number) noexcept;
   /// `number` and `base` are filled in.
-  void post(int peer, std::uint32_t number, Card const& card) noexcept;
+  void post(int peer, std::uint32_t number, Card const& card);
   /// Writes the reason that cards with kCardRefused point to; all rings must have room.
-  void set_reason(std::uint32_t number, std::string_view text) noexcept;
+  void set_reason(std::uint32_t number, std::string_view text);
   [[nodiscard]] std::string reason(int peer, std::uint32_t number) const;
   /// The peer's card of a call, or null if it has not come. Also makes good for calls of the peer that this rank
   /// refused: their chunks count as credited.
@@ -106,8 +127,22 @@ class Mesh {
   }
   /// Holds the upward lane until the readers of the slot's last chunk have credited it.
   std::byte* begin_push(Engine& engine, std::uint32_t place);
-  /// Tells the readers.
-  void end_push(Engine& engine, std::uint32_t place, std::span<int const> readers);
+  /// Tells the readers. @param ranges_of given readers that share a node: the bytes of the slot that they need, as
+  /// offsets in it.
+  template <std::invocable<std::span<int const>> RangesOf>
+  void end_push(Engine& engine, std::uint32_t place, std::span<int const> readers, RangesOf ranges_of) {
+    tell(engine, place, readers);
+    if (wire_ == nullptr) return;
+    for (int node = 0; node < nodes_.nodes(); ++node) {
+      if (node == nodes_.here()) continue;
+      auto const there = of_node(readers, node);
+      if (!there.empty()) send(node, place, there, ranges_of(std::span<int const>(there)));
+    }
+  }
+  /// The same, where the readers need the first `bytes` of the slot.
+  void end_push(Engine& engine, std::uint32_t place, std::span<int const> readers, std::size_t bytes) {
+    end_push(engine, place, readers, [bytes](auto const&) { return std::vector<WireRange>{{0, bytes}}; });
+  }
   /// Counts `chunks` to a reader that will not read them: pairs that disagree, and the direct way's one.
   void count_push(Engine& engine, int reader, std::uint32_t chunks);
   /// Holds the downward lane until the peer's next chunk is there.
@@ -136,6 +171,13 @@ class Mesh {
   void set_failed(int culprit, std::uint32_t number, std::string_view reason) noexcept;
   void set_closed() noexcept;
 
+  // --- Other nodes. A rank takes in what some ranks elsewhere send to its node.
+
+  /// Tells the other nodes that all of call `number` has been sent once what is submitted has run.
+  void settle(std::uint32_t number);
+  /// A rank elsewhere whose part of the calls up to `number` has not come yet, and may; -1 if none.
+  [[nodiscard]] int unsettled(std::uint32_t number) const noexcept;
+
  private:
   struct SlotReader {
     int peer;
@@ -149,11 +191,26 @@ class Mesh {
     std::uint32_t credited;
     std::uint32_t cards_done;
     bool in_step = true;
-    int pid = 0;
+    int pid = 0;  ///< of the process that keeps the mapping up to date
     std::shared_ptr<ProcessWatch const> watch;
   };
 
-  void mark_prepared() noexcept;
+  void mark_prepared();
+  void tell(Engine& engine, std::uint32_t place, std::span<int const> readers);
+  void count(Engine& engine, int reader, std::uint32_t chunks);
+  void send(int node, std::uint32_t place, std::span<int const> readers, std::vector<WireRange> ranges);
+  void send_state();
+  template <class Send>
+  void for_other_nodes(Send send) const {
+    for (int node = 0; wire_ != nullptr && node < nodes_.nodes(); ++node) {
+      if (node != nodes_.here()) send(node);
+    }
+  }
+  [[nodiscard]] std::vector<int> of_node(std::span<int const> readers, int node) const;
+  template <class T>
+  [[nodiscard]] std::uint64_t offset_of(T const& part) const noexcept {
+    return static_cast<std::uint64_t>(reinterpret_cast<std::byte const*>(&part) - segment_.mapping().get());
+  }
   void await_readers() const noexcept;
   [[nodiscard]] bool is_credited(int peer, std::uint32_t chunk) noexcept;
   [[nodiscard]] std::uint32_t site_of(int rank) const noexcept {
@@ -162,14 +219,19 @@ class Mesh {
   [[nodiscard]] Peer& of(int peer) noexcept { return peers_[static_cast<std::size_t>(peer)]; }
   [[nodiscard]] Peer const& of(int peer) const noexcept { return peers_[static_cast<std::size_t>(peer)]; }
 
+  NodeMap nodes_;
   int rank_;
   Geometry geometry_;
+  Start start_;
   Arrangement arrangement_;
   Segment segment_;
   Outbox own_;
   bool prepared_ = false;
   std::vector<Peer> peers_;
+  std::vector<int> taken_in_;                     ///< ranks elsewhere whose mirrors this rank keeps
   std::vector<std::vector<SlotReader>> readers_;  ///< of each slot's last chunk
+  Wire* wire_ = nullptr;                          ///< null: there is one node
+  int outboxes_ = 0;
 };
 
 }  // namespace davit

@@ -35,6 +35,7 @@ void Outbox::initialise(std::uint64_t nonce, std::uint32_t first_number, std::ui
   header->magic = kMagic;
   header->geometry = geometry_;
   header->culprit = -1;
+  header->settled = first_number - 1;
   for (int peer = 0; peer < static_cast<int>(geometry_.ranks); ++peer) {
     store_release(data(peer), first_chunk);
     store_release(credit(peer).chunks, first_chunk);

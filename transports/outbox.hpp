@@ -43,6 +43,7 @@ struct OutboxHeader {
   std::int32_t culprit;             ///< rank that made this one fail, -1 if none
   std::uint32_t number;             ///< of the call that failed
   char reason[kReasonBytes];
+  std::uint32_t settled;  ///< in a mirror: number of the last call of which all has come
 };
 static_assert(sizeof(OutboxHeader) <= 4096);
 

@@ -22,6 +22,10 @@ struct Stats {
   std::uint64_t bytes_ids = 0;     ///< ids and weights published by `route`
   std::uint64_t bytes_cards = 0;   ///< call cards written
   std::uint64_t chunks_up = 0;     ///< slots filled
+  std::uint64_t bytes_wire = 0;    ///< payload bytes sent to other nodes, once a node
+  /// Bytes sent to other nodes beside that: cards, ids and weights, counters, where payload belongs.
+  std::uint64_t bytes_wire_headers = 0;
+  std::uint64_t messages_wire = 0;  ///< sent to other nodes
 };
 
 }  // namespace davit

@@ -73,7 +73,7 @@ class Litmus : public testing::TestWithParam<Way> {
     auto* const slot = pair.mesh().begin_push(pair.engine(), place);
     submit(pair, Lane::up, way.up, slot, send);
     int const reader = pair.peer();
-    pair.mesh().end_push(pair.engine(), place, {&reader, 1});
+    pair.mesh().end_push(pair.engine(), place, {&reader, 1}, kChunk);
   }
 
   void down(Pair& pair, Way way, std::uint32_t round, std::byte* receive, Verdict* verdict) {

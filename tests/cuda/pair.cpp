@@ -59,7 +59,7 @@ Segments exchange_segments(Segment const& own) {
 
 Pair::Pair(std::uint32_t slots, std::uint64_t slot_bytes, Mesh::Start start)
     : start_(start),
-      mesh_(seat().rank, Geometry{2, slots, slot_bytes}, "/dev/shm", start),
+      mesh_(NodeMap(seat().rank, 2), Geometry{2, slots, slot_bytes}, "/dev/shm", start),
       segments_(exchange_segments(mesh_.segment())) {
   for (int rank = 0; rank < 2; ++rank) mesh_.adopt(rank, segments_.mappings[rank], segments_.tickets[rank]);
   barrier();  // both have mapped; preparing closes the descriptors

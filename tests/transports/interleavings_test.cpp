@@ -88,9 +88,9 @@ class World {
     int const reader = 1 - rank;
     auto* const to =
         plan_.mistake == Mistake::no_hold ? meshes_.outbox(rank).slot(place) : mesh.begin_push(engine, place);
-    if (plan_.mistake == Mistake::raise_before_copy) mesh.end_push(engine, place, {&reader, 1});
+    if (plan_.mistake == Mistake::raise_before_copy) mesh.end_push(engine, place, {&reader, 1}, kChunk);
     engine.submit(Lane::up, CopyOp{to, from.data(), kChunk});
-    if (plan_.mistake != Mistake::raise_before_copy) mesh.end_push(engine, place, {&reader, 1});
+    if (plan_.mistake != Mistake::raise_before_copy) mesh.end_push(engine, place, {&reader, 1}, kChunk);
   }
 
   void pull(int rank, std::uint32_t place, std::array<std::byte, kChunk>& to) {

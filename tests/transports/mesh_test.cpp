@@ -54,7 +54,7 @@ TEST(Outbox, NoCallSeemsToBeThereAtFirst) {
 }
 
 TEST(Outbox, StatesFollowTheOwner) {
-  Mesh mesh(0, {1, 2, 64}, "/dev/shm", {});
+  Mesh mesh(NodeMap(0, 1), {1, 2, 64}, "/dev/shm", {});
   Outbox const outbox(mesh.segment().mapping(), mesh.geometry());
   EXPECT_EQ(outbox.state(), OutboxState::created);
   EXPECT_FALSE(mesh.prepared());
@@ -194,7 +194,7 @@ class MeshCounters : public MeshFrom {
     auto* const slot = meshes_[0].begin_push(up_, place);
     up_.submit(Lane::up, CopyOp{slot, keep(value), 1});
     int const reader = 1;
-    meshes_[0].end_push(up_, place, {&reader, 1});
+    meshes_[0].end_push(up_, place, {&reader, 1}, std::size_t{1});
   }
   void pull(std::uint32_t place, std::byte* to) {
     auto const* const slot = meshes_[1].begin_pull(down_, 0, place);

@@ -16,7 +16,8 @@ class Meshes {
   Meshes(Geometry const& geometry, Mesh::Start start) {
     auto const ranks = static_cast<int>(geometry.ranks);
     for (int rank = 0; rank < ranks; ++rank) {
-      meshes_.push_back(std::make_unique<Mesh>(rank, geometry, "/dev/shm", start));
+      meshes_.push_back(
+          std::make_unique<Mesh>(NodeMap(rank, static_cast<int>(geometry.ranks)), geometry, "/dev/shm", start));
     }
     for (auto& mesh : meshes_) {
       for (int peer = 0; peer < ranks; ++peer) {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator does with other nodes: who gets on with the wire, and how long a rank stays for the others.
+#include "davit/error.hpp"
+#include "runtime/communicator_state.hpp"
+#include "runtime/progress.hpp"
+#include "transports/wait.hpp"
+
+namespace davit::detail {
+namespace {
+
+// How long a failed communicator tries to tell the other nodes.
+constexpr auto kPatience = std::chrono::milliseconds(200);
+
+}  // namespace
+
+void CommunicatorState::start_wire() {
+  if (wire != nullptr && wire->has_own_thread()) helper().add(*this);
+}
+
+/// Under the lock.
+void CommunicatorState::look_after_wire() {
+  if (wire == nullptr || !usable()) return;
+  auto const error = wire->failure();
+  if (error == nullptr) return;
+  try {
+    std::rethrow_exception(error);
+  } catch (...) {
+    fail_by("wire", number());
+  }
+}
+
+void CommunicatorState::stay_for_others(std::uint32_t last) {
+  if (wire == nullptr || wire->has_own_thread()) return;
+  Backoff backoff(eagerness);
+  auto const deadline = std::chrono::steady_clock::now() + options.timeout;
+  while (usable()) {
+    bool const moved = advance_wire();
+    int const owner = mesh->unsettled(last);
+    settle_enqueued();
+    if (owner < 0 && !has_enqueued() && wire->is_idle()) return;
+    if (moved) {
+      backoff.moved();
+      continue;
+    }
+    if (!backoff.idle()) continue;
+    bootstrap->progress();
+    look_after();
+    if (usable() && std::chrono::steady_clock::now() > deadline) {
+      auto const text = "davit: call " + std::to_string(last) + " is done here, but within " +
+                        std::to_string(options.timeout.count()) + " ms not for other ranks of this node" +
+                        (owner < 0 ? std::string() : waiting_for({owner})) + where(last);
+      fail(owner, last, std::make_exception_ptr(TimeoutError(text, owner)), text);
+    }
+  }
+  throw_if_failed();
+}
+
+void CommunicatorState::part_from_wire() noexcept {
+  if (wire == nullptr) return;
+  Backoff backoff(Eagerness::rest);
+  auto const begin = std::chrono::steady_clock::now();
+  auto const deadline = begin + (usable() ? options.timeout : std::chrono::milliseconds(kPatience));
+  while (wire->failure() == nullptr && (!wire->is_idle() || (usable() && mesh->unsettled(number()) >= 0))) {
+    if (wire->progress()) {
+      backoff.moved();
+    } else if (backoff.idle() && std::chrono::steady_clock::now() > deadline) {
+      break;
+    }
+  }
+}
+
+/// ", waiting for rank 2, 3 (of node 1)"
+std::string CommunicatorState::waiting_for(std::vector<int> const& peers) const {
+  std::string names;
+  for (std::size_t at = 0; at < peers.size(); ++at) {
+    auto const& nodes = mesh->nodes();
+    int const node = nodes.node_of(peers[at]);
+    names += (at == 0 ? ", waiting for rank " : ", ") + std::to_string(peers[at]);
+    bool const is_last = at + 1 == peers.size() || nodes.node_of(peers[at + 1]) != node;
+    if (!nodes.is_here(peers[at]) && is_last) names += " of node " + std::to_string(node);
+  }
+  return names;
+}
+
+}  // namespace davit::detail
