@@ -119,8 +119,9 @@ Outcome run_job(World const& world, Options const& options) {
   Reference reference(options, world.size());
 
   std::vector<Contestant> contestants;
-  contestants.emplace_back("davit", make_davit_layer(comm, options, *experts, device->stream()),
-                           steps_of_davit(options, world.size(), device->expert_error()));
+  auto const davit_layer = make_davit_layer(comm, options, *experts, device->stream());
+  contestants.emplace_back("davit", davit_layer.run,
+                           steps_of_davit(options, davit_layer.reduce_group, device->expert_error()));
   if (options.peer == Peer::mpi) {
     contestants.emplace_back("MPI", make_mpi_layer(world, options, *experts, *device),
                              steps_of_mpi(options, world.size(), device->expert_error()));

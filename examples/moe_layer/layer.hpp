@@ -19,10 +19,15 @@ namespace moe {
 /// Collective: one batch through the layer, its rows `x` [T, H] into `out` [T, H], both on the device.
 using Layer = std::function<void(Batch const& batch, std::byte const* x, std::byte* out, Stopwatch& watch)>;
 
+struct DavitLayer {
+  Layer run;
+  int reduce_group;  ///< ranks whose partial sums davit adds first
+};
+
 /// Collective. What they are given must outlive the layers.
 /// @param stream what davit's calls are enqueued on; nothing: they block.
-[[nodiscard]] Layer make_davit_layer(davit::Communicator& comm, Options const& options, Experts& experts,
-                                     std::optional<davit::Stream> stream);
+[[nodiscard]] DavitLayer make_davit_layer(davit::Communicator& comm, Options const& options, Experts& experts,
+                                          std::optional<davit::Stream> stream);
 /// @param device that carries the rows.
 [[nodiscard]] Layer make_mpi_layer(support::World const& world, Options const& options, Experts& experts,
                                    Device& device);

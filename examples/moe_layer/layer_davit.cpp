@@ -7,8 +7,8 @@
 
 namespace moe {
 
-Layer make_davit_layer(davit::Communicator& comm, Options const& options, Experts& experts,
-                       std::optional<davit::Stream> stream) {
+DavitLayer make_davit_layer(davit::Communicator& comm, Options const& options, Experts& experts,
+                            std::optional<davit::Stream> stream) {
   // Once: what all batches have in common. Equal on all ranks.
   davit::ExpertGroupOptions const shape{
       .experts = options.experts,
@@ -21,7 +21,7 @@ Layer make_davit_layer(davit::Communicator& comm, Options const& options, Expert
   };
   auto const group = std::make_shared<davit::ExpertGroup>(comm, shape);
 
-  return [=, &options, &experts](Batch const& batch, std::byte const* x, std::byte* out, Stopwatch& watch) {
+  auto const run = [=, &options, &experts](Batch const& batch, std::byte const* x, std::byte* out, Stopwatch& watch) {
     // Each rank says which experts its tokens go to. Ranks may bring different numbers of tokens, or none.
     davit::Routing routing = group->route(batch.ids, batch.weights);
     watch.done(Phase::route);
@@ -40,6 +40,7 @@ Layer make_davit_layer(davit::Communicator& comm, Options const& options, Expert
     group->combine(routing, received.data(), out, {.reduce = options.reduce, .stream = stream});
     watch.done(Phase::combine);
   };
+  return {run, group->options().reduce_group};
 }
 
 }  // namespace moe

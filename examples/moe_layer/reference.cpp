@@ -11,9 +11,9 @@
 
 namespace moe {
 
-Steps steps_of_davit(Options const& options, int ranks, ExpertError const& by_experts) {
+Steps steps_of_davit(Options const& options, int reduce_group, ExpertError const& by_experts) {
   return {.reduce = options.reduce,
-          .reduce_group = options.reduce_group == 0 ? ranks : options.reduce_group,
+          .reduce_group = reduce_group,
           .partial = options.partial_dtype.value_or(options.dtype),
           .caller_sums = options.layout == davit::Layout::by_source,
           .by_experts = by_experts};

@@ -23,7 +23,7 @@ struct Steps {
   bool caller_sums;        ///< a rank's own sum is rounded to the rows' dtype first
   ExpertError by_experts;  ///< where they differ, bits are not compared
 };
-[[nodiscard]] Steps steps_of_davit(Options const& options, int ranks, ExpertError const& by_experts);
+[[nodiscard]] Steps steps_of_davit(Options const& options, int reduce_group, ExpertError const& by_experts);
 [[nodiscard]] Steps steps_of_mpi(Options const& options, int ranks, ExpertError const& by_experts);
 
 /// What a comparison found; of all ranks together once reduced.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/memory.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -37,10 +38,10 @@ class StandInDevice final : public TestDevice {
   void choose(int rank) override { StandIn::choose(rank % StandIn::kDevices); }
   [[nodiscard]] int chosen() const override { return StandIn::of_process().current_device_if_chosen(); }
   void write(std::byte* to, std::span<std::byte const> data) override {
-    std::memcpy(StandIn::of_process().seen_by_host(to), data.data(), data.size());
+    std::ranges::copy(data, StandIn::of_process().seen_by_host(to));  // none from or to null, too
   }
   void read(std::span<std::byte> data, std::byte const* from) override {
-    std::memcpy(data.data(), StandIn::of_process().seen_by_host(from), data.size());
+    std::copy_n(StandIn::of_process().seen_by_host(from), data.size(), data.begin());
   }
   std::unique_ptr<TestStream> make_stream() override { return std::make_unique<OnStandIn>(); }
 };
