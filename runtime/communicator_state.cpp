@@ -238,7 +238,7 @@ void CommunicatorState::look_after(Task const& task, std::chrono::steady_clock::
   awaited_.clear();
   task.awaited(awaited_);
   for (int const peer : awaited_) {
-    auto const trouble = mesh->trouble(peer, look_for_death);
+    auto const trouble = mesh->trouble(peer, task.number, look_for_death);
     if (!trouble) continue;
     // What it did before is visible now; if even that does not help, nothing will.
     settle_enqueued();

@@ -334,7 +334,7 @@ void CommunicatorState::watch_over() noexcept {
   seen_progressed_ = progressed;
   if (now - stuck_since_ < kStuck) return;  // it is just at work
   auto const& held_up = progressed.held_up[0] ? progressed.held_up[0] : progressed.held_up[1];
-  auto const trouble = held_up ? mesh->trouble(held_up->peer, true) : std::nullopt;
+  auto const trouble = held_up ? mesh->trouble(held_up->peer, number(), true) : std::nullopt;
   if (trouble && device->progressed() != progressed) return;  // what the peer did before has helped
   if (!trouble && now - stuck_since_ < options.timeout) return;
   if (!submission_.claim(*seen)) return;  // it has got through

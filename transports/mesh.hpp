@@ -162,8 +162,8 @@ class Mesh {
 
   // --- Failure.
 
-  /// Why nothing more will come from a peer, if so. One system call where `look_for_death`.
-  [[nodiscard]] std::optional<Trouble> trouble(int peer, bool look_for_death) const;
+  /// Why nothing more will come from a peer for call `number`, if so. One system call where `look_for_death`.
+  [[nodiscard]] std::optional<Trouble> trouble(int peer, std::uint32_t number, bool look_for_death) const;
   /// What a peer's header says, if it has failed.
   [[nodiscard]] std::optional<Trouble> failure(int peer) const;
   /// Tells the peers that this rank is out. Local; returns when nobody reads this rank's buffers any more, which takes

@@ -303,19 +303,19 @@ TEST_P(MeshCounters, HoldForCreditWaitsForAllThatWasPushed) {
 
 TEST(Mesh, TroubleNamesWhoAndWhy) {
   Meshes meshes({3, 2, 64}, {});
-  EXPECT_FALSE(meshes[0].trouble(1, true));
+  EXPECT_FALSE(meshes[0].trouble(1, 1, true));
   meshes[1].set_closed();
-  auto trouble = meshes[0].trouble(1, true);
+  auto trouble = meshes[0].trouble(1, 1, true);
   ASSERT_TRUE(trouble);
   EXPECT_EQ(trouble->culprit, 1);
   EXPECT_NE(trouble->text.find("rank 1 has destroyed its communicator"), std::string::npos) << trouble->text;
   meshes[2].set_failed(1, 5, std::string(1000, 'y'));
-  trouble = meshes[0].trouble(2, false);
+  trouble = meshes[0].trouble(2, 1, false);
   ASSERT_TRUE(trouble);
   EXPECT_EQ(trouble->culprit, 1) << "where it began";
   EXPECT_NE(trouble->text.find("rank 2 has failed: " + std::string(kReasonBytes - 1, 'y')), std::string::npos);
   meshes[1].set_failed(-1, 6, "none to blame");
-  EXPECT_EQ(meshes[0].trouble(1, false)->culprit, 1);
+  EXPECT_EQ(meshes[0].trouble(1, 1, false)->culprit, 1);
 }
 
 }  // namespace
