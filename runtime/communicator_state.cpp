@@ -69,6 +69,7 @@ CommunicatorState::Entry::Entry(CommunicatorState& state) : state_(state) {
                      "' at once; one at a time may, or give each thread its own (dup)");
   }
   try {
+    state.check_thread();
     state.throw_if_failed();
   } catch (...) {
     state.inside_.store(false, std::memory_order_release);

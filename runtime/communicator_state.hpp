@@ -178,6 +178,8 @@ class CommunicatorState {
   /// The same before the end; never longer than the deadline.
   void part_from_wire() noexcept;
   void look_after_wire();
+  /// @throws UsageError where this thread may not call MPI, which the wire does.
+  void check_thread() const;
   [[nodiscard]] std::string waiting_for(std::vector<int> const& peers) const;
   void look_after();
   void look_after(Task const& task, std::chrono::steady_clock::time_point& deadline, bool look_for_death);

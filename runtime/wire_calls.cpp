@@ -17,6 +17,14 @@ void CommunicatorState::start_wire() {
   if (wire != nullptr && wire->has_own_thread()) helper().add(*this);
 }
 
+void CommunicatorState::check_thread() const {
+  if (wire == nullptr || wire->allows_this_thread()) return;
+  throw UsageError("davit: communicator '" + options.name + "' has ranks on " +
+                   std::to_string(mesh->nodes().nodes()) +
+                   " nodes, so its calls call MPI, which is over or whose thread level is below MPI_THREAD_MULTIPLE: "
+                   "then only the thread that made it may");
+}
+
 /// Under the lock.
 void CommunicatorState::look_after_wire() {
   if (wire == nullptr || !usable()) return;

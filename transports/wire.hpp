@@ -67,6 +67,7 @@ class Wire {
   [[nodiscard]] NodeMap const& nodes() const noexcept { return nodes_; }
   /// Whether a thread that nobody waits for may get on with it. Where not, ranks stay in a call until all is settled.
   [[nodiscard]] bool has_own_thread() const noexcept { return all_threads_; }
+  [[nodiscard]] bool allows_this_thread() const noexcept { return link_->allows_this_thread(); }
 
   /// Adds a segment, in the same order on all ranks; before any rank puts to it all must have added it.
   /// @param mirrors one for each of `nodes().taken_in_by(rank)`. @returns its number, the same on all ranks.

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "davit/communicator.hpp"
 #include "davit/mpi.hpp"
 #include "tests/support/random.hpp"
@@ -30,6 +33,16 @@ class MpiWorld : public testing::Test {
     int level = 0;
     MPI_Query_thread(&level);
     return level;
+  }
+
+  /// Of each rank.
+  [[nodiscard]] static std::vector<int> nodes() {
+    auto const bootstrap = mpi(MPI_COMM_WORLD);
+    return {bootstrap->nodes().begin(), bootstrap->nodes().end()};
+  }
+  [[nodiscard]] static bool on_several_nodes() {
+    auto const all = nodes();
+    return std::ranges::any_of(all, [](int node) { return node != 0; });
   }
 
   int rank_ = 0;
