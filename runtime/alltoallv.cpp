@@ -203,6 +203,7 @@ bool Alltoallv::submit() {
   Next pushed = Next::submitted;
   Next pulled = Next::submitted;
   while (pushed == Next::submitted) pushed = push_next();
+  if (pushed == Next::end) settle();
   if (!kept_) keep_own();
   while (pulled == Next::submitted) pulled = pull_next();
   if (pushed != Next::end || pulled != Next::end || !all_read()) return false;

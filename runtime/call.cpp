@@ -40,6 +40,7 @@ bool Call::advance() {
   if (posted_ < comm_.size && !post_cards()) return false;
   if (unread_ > 0) read_cards();
   if (!submitted_) submitted_ = is_on_device() ? submit_to_device() : submit();
+  if (submitted_) settle();
   if (stream_) {
     if (!submitted_) return false;
     if (refused_ || mismatched_) std::rethrow_exception(trouble());
@@ -66,6 +67,11 @@ bool Call::advance() {
     error = std::current_exception();
   }
   return true;
+}
+
+void Call::settle() {
+  if (!settled) comm_.mesh->settle(number);
+  settled = true;
 }
 
 /// All cards are read, or taken for granted. The submission may block until peers have submitted as much, and they may

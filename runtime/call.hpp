@@ -92,6 +92,8 @@ class Call : public Task {
     return (comm_.rank + comm_.size - comm_.mesh->distance(step)) % comm_.size;
   }
 
+  /// All of the call's pushes are submitted: other nodes hear of it right behind the last.
+  void settle();
   /// Makes the counters of all pairs right without moving anything: this rank's chunks are counted as pushed, the
   /// peers' as taken. For exchanges that are void as a whole once one pair is.
   void settle_all();

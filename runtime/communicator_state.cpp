@@ -151,10 +151,12 @@ CommunicatorState::Poked CommunicatorState::poke() noexcept {
 /// Under the lock.
 void CommunicatorState::wait_until_done(Task& task) {
   std::optional<Progress::Waiting> waiting;
+  if (wire != nullptr) waiting.emplace(Progress::of_process());  // the helper would only be in the way
   Backoff backoff(eagerness);
   while (!task.done.load(std::memory_order_relaxed)) {
-    bool const moved = advance_wire();
-    if (advance_head() || moved) {
+    bool const moved = advance_head();
+    if (task.done.load(std::memory_order_relaxed)) break;  // what is left to send goes with the next call's
+    if (advance_wire() || moved) {
       backoff.moved();
       continue;
     }
@@ -204,7 +206,7 @@ void CommunicatorState::finish_head(std::exception_ptr error) noexcept {
   auto const task = std::move(queue_.front());
   queue_.pop_front();
   first_task_ = false;
-  if (usable()) mesh->settle(task->number);
+  if (usable() && !task->settled) mesh->settle(task->number);
   task->error = std::move(error);
   task->done.store(true, std::memory_order_release);
 }

@@ -42,6 +42,7 @@ class Task {
   std::chrono::steady_clock::time_point deadline{};  ///< set when a wait first looks after the head of the queue
   std::exception_ptr error;                          ///< read only after `done`
   std::atomic<bool> done{false};
+  bool settled = false;  ///< nothing more will be sent for it, and other nodes have been told
 
  protected:
   Task() = default;

@@ -19,8 +19,7 @@ void CommunicatorState::start_wire() {
 
 void CommunicatorState::check_thread() const {
   if (wire == nullptr || wire->allows_this_thread()) return;
-  throw UsageError("davit: communicator '" + options.name + "' has ranks on " +
-                   std::to_string(mesh->nodes().nodes()) +
+  throw UsageError("davit: communicator '" + options.name + "' has ranks on " + std::to_string(mesh->nodes().nodes()) +
                    " nodes, so its calls call MPI, which is over or whose thread level is below MPI_THREAD_MULTIPLE: "
                    "then only the thread that made it may");
 }
@@ -42,10 +41,10 @@ void CommunicatorState::stay_for_others(std::uint32_t last) {
   Backoff backoff(eagerness);
   auto const deadline = std::chrono::steady_clock::now() + options.timeout;
   while (usable()) {
-    bool const moved = advance_wire();
-    int const owner = mesh->unsettled(last);
     settle_enqueued();
-    if (owner < 0 && !has_enqueued() && wire->is_idle()) return;
+    int const owner = mesh->unsettled(last);
+    if (owner < 0 && !has_enqueued() && wire->has_put()) return;
+    bool const moved = advance_wire();
     if (moved) {
       backoff.moved();
       continue;

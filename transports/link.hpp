@@ -24,7 +24,7 @@ struct Piece {
 class Link {
  public:
   /// Most bytes of a frame.
-  static constexpr std::size_t kFrameBytes = std::size_t{32} << 10;
+  static constexpr std::size_t kFrameBytes = std::size_t{48} << 10;
   /// Independent orders of messages sent by send_from().
   static constexpr int kLanes = 2;
   /// Names a transfer that is under way.

@@ -162,12 +162,11 @@ void Wire::drop_waiting() noexcept {
   }
 }
 
-bool Wire::progress() noexcept {
+template <class Step>
+bool Wire::guarded(Step step) noexcept {
   if (failed_.load(std::memory_order_relaxed)) return false;
-  std::unique_lock const held(mutex_, std::try_to_lock);
-  if (!held || !link_->allows_this_thread()) return false;
   try {
-    return progress_locked();
+    return step();
   } catch (...) {
     failure_ = std::current_exception();
     failed_.store(true, std::memory_order_release);
@@ -175,21 +174,35 @@ bool Wire::progress() noexcept {
   }
 }
 
+bool Wire::progress() noexcept {
+  std::unique_lock const held(mutex_, std::try_to_lock);
+  return held && link_->allows_this_thread() && guarded([this] { return progress_locked(); });
+}
+
 std::exception_ptr Wire::failure() const noexcept {
   return failed_.load(std::memory_order_acquire) ? failure_ : nullptr;
 }
 
-bool Wire::is_idle() noexcept {
+bool Wire::has_put() noexcept {
   std::lock_guard const held(mutex_);
+  return guarded([this] { return has_put_locked(); });
+}
+
+bool Wire::has_put_locked() {
   for (auto const& [to, out] : out_) {
     if (!out.frames.empty() || !out.apart.empty() || !out.later.empty()) return false;
   }
+  return link_->flush();
+}
+
+bool Wire::is_idle() noexcept {
+  std::lock_guard const held(mutex_);
   for (auto const& [number, kept] : segments_) {
     for (auto const& watches : kept.watches) {
       if (std::ranges::any_of(watches, [](Watch const& w) { return load_acquire(*w.word) != w.told; })) return false;
     }
   }
-  return link_->flush();
+  return guarded([this] { return has_put_locked(); });
 }
 
 Wire::Sent Wire::sent() const noexcept {
@@ -203,7 +216,9 @@ bool Wire::progress_locked() {
   append_ready();
   append_back();
   moved = send() || moved;
-  link_->flush();
+  // Asking MPI costs system calls, and what has been sent is in nobody's way.
+  constexpr std::uint32_t between_flushes = 16;
+  if (++turns_ % between_flushes == 0) link_->flush();
   return moved;
 }
 

@@ -97,7 +97,9 @@ class Wire {
   bool progress() noexcept;
   /// What it met, if anything: from then on nothing moves.
   [[nodiscard]] std::exception_ptr failure() const noexcept;
-  /// Whether all puts and all words that go back have left this rank.
+  /// Whether all puts have left this rank.
+  [[nodiscard]] bool has_put() noexcept;
+  /// Whether all words that go back have, too.
   [[nodiscard]] bool is_idle() noexcept;
   [[nodiscard]] Sent sent() const noexcept;
 
@@ -138,7 +140,11 @@ class Wire {
     std::vector<WireSignal> signals;
   };
 
+  /// Under the lock; remembers what it throws.
+  template <class Step>
+  bool guarded(Step step) noexcept;
   bool progress_locked();
+  bool has_put_locked();
   bool take_in();
   void take_in(int from, WireRecord const& record);
   [[nodiscard]] Arriving put_in(int from, WireRecord const& record);
@@ -161,6 +167,7 @@ class Wire {
   int next_segment_ = 0;
   std::map<int, Outgoing> out_;                              ///< by rank
   std::map<int, std::array<std::deque<Arriving>, 2>> came_;  ///< by rank and lane
+  std::uint32_t turns_ = 0;                                  ///< of progress
   std::exception_ptr failure_;
   std::atomic<bool> failed_{false};
   Sent sent_;

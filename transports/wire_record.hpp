@@ -40,7 +40,7 @@ struct WireRecord {
 inline constexpr std::size_t kWireRanges = 512;
 inline constexpr std::size_t kWireSignals = 512;
 /// Most bytes that travel inside of a frame.
-inline constexpr std::size_t kWireInline = std::size_t{8} << 10;
+inline constexpr std::size_t kWireInline = std::size_t{24} << 10;
 
 /// Bytes that a record takes in a frame.
 [[nodiscard]] std::size_t wire_record_bytes(std::size_t ranges, std::size_t signals, std::size_t bytes) noexcept;

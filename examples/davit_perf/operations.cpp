@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "examples/support/sizes.hpp"
+
 namespace perf {
 
 bool all_equal(Bench const& bench, std::string const& what, std::span<std::byte const> of_davit,
@@ -34,7 +36,9 @@ Moved moved_by(Bench const& bench, std::function<void()> const& call) {
   Moved moved{};
   for (auto const field : {&davit::Stats::rows_up, &davit::Stats::rows_down, &davit::Stats::rows_slack,
                            &davit::Stats::bytes_up, &davit::Stats::bytes_down, &davit::Stats::bytes_direct,
-                           &davit::Stats::bytes_kept, &davit::Stats::bytes_ids, &davit::Stats::chunks_up}) {
+                           &davit::Stats::bytes_kept, &davit::Stats::bytes_ids, &davit::Stats::chunks_up,
+                           &davit::Stats::bytes_wire, &davit::Stats::bytes_wire_headers,
+                           &davit::Stats::messages_wire}) {
     moved.stats.*field = sum(after.*field - before.*field);
   }
   if (launches_before) moved.launches = sum(*bench.device.launches() - *launches_before);
@@ -45,8 +49,15 @@ double crossings_of(Bench const& bench, davit::Stats const& moved) {
   return static_cast<double>(moved.bytes_up + moved.bytes_down) / bench.world.size();
 }
 
-std::string format_launches(Moved const& moved) {
-  return moved.launches ? "; kernels of all ranks: " + std::to_string(*moved.launches) : std::string();
+std::string format_beside(Moved const& moved) {
+  auto const bytes = [](std::uint64_t count) { return support::format_size(static_cast<std::int64_t>(count)); };
+  std::string text;
+  if (moved.stats.messages_wire > 0) {
+    text += "; between nodes " + bytes(moved.stats.bytes_wire) + " and headers of " +
+            bytes(moved.stats.bytes_wire_headers) + " in " + std::to_string(moved.stats.messages_wire) + " messages";
+  }
+  if (moved.launches) text += "; kernels of all ranks: " + std::to_string(*moved.launches);
+  return text;
 }
 
 bool uses_mpi(std::string const& peer) { return peer.find("mpi") != std::string::npos; }

@@ -39,8 +39,8 @@ struct Moved {
 
 /// Bytes that a rank's links took, up and down together, the ranks' mean.
 [[nodiscard]] double crossings_of(Bench const& bench, davit::Stats const& moved);
-/// "; kernels: 2", empty where there are none to count.
-[[nodiscard]] std::string format_launches(Moved const& moved);
+/// What went between nodes, and kernels; empty where there are none to count.
+[[nodiscard]] std::string format_beside(Moved const& moved);
 /// Whether counts of the peer's calls are MPI's.
 [[nodiscard]] bool uses_mpi(std::string const& peer);
 

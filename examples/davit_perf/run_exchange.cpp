@@ -33,7 +33,7 @@ std::string format_moved(Moved const& call, std::int64_t payload) {
   auto const bytes = [](std::uint64_t count) { return support::format_size(static_cast<std::int64_t>(count)); };
   return "a call moved, all ranks together: up " + bytes(moved.bytes_up) + ", down " + bytes(moved.bytes_down) +
          ", direct " + bytes(moved.bytes_direct) + ", kept " + bytes(moved.bytes_kept) + "; payload to other ranks " +
-         support::format_size(payload) + " = least of down + direct" + format_launches(call);
+         support::format_size(payload) + " = least of down + direct" + format_beside(call);
 }
 
 bool measure(Bench const& bench, std::string const& peer_name, std::int64_t bytes) {

@@ -85,7 +85,7 @@ std::string format_moved(char const* phase, Moved const& call, std::int64_t leas
   return std::string(phase) + " moved, all ranks together: rows up " + rows(moved.rows_up) + " (least " +
          std::to_string(least_up) + "), rows down " + rows(moved.rows_down) + " (least " + std::to_string(least_down) +
          "), slack " + rows(moved.rows_slack) + "; bytes up " + bytes(moved.bytes_up) + ", down " +
-         bytes(moved.bytes_down) + ", direct " + bytes(moved.bytes_direct) + format_launches(call);
+         bytes(moved.bytes_down) + ", direct " + bytes(moved.bytes_direct) + format_beside(call);
 }
 
 /// What one call of each phase moved.

@@ -14,8 +14,8 @@ namespace davit::detail {
 struct Access {
   /// As the constructor of Communicator, with call and chunk numbers that start at `start`, and GPUs of a backend.
   static Communicator make(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start,
-                           DeviceBackend* backend = device_backend()) {
-    return Communicator(make_communicator(std::move(bootstrap), std::move(options), start, backend));
+                           DeviceBackend* backend = device_backend(), LinkMaker links = link_over_mpi) {
+    return Communicator(make_communicator(std::move(bootstrap), std::move(options), start, backend, links));
   }
   static CommunicatorState& state(Communicator& comm) { return *comm.state_; }
 };

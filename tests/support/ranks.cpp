@@ -10,6 +10,7 @@
 #include "tests/support/access.hpp"
 #include "tests/support/limits.hpp"
 #include "tests/support/memory.hpp"
+#include "tests/support/nodes.hpp"
 
 namespace davit::test {
 namespace {
@@ -42,7 +43,8 @@ Options Making::patient() {
 }
 
 Communicator made(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start) {
-  return davit::detail::Access::make(std::move(bootstrap), std::move(options), start, test_backend());
+  return davit::detail::Access::make(std::move(bootstrap), std::move(options), start, test_backend(),
+                                     stage().play ? davit::detail::link_over_mpi : link_of_threads);
 }
 
 std::vector<std::exception_ptr> play_ranks(int ranks, Play const& play, std::chrono::milliseconds limit) {
@@ -66,7 +68,7 @@ std::vector<std::exception_ptr> play_ranks(int ranks, Play const& play, std::chr
     running.emplace_back([&, rank, bootstrap = std::move(bootstraps[rank])]() mutable {
       enter_rank(static_cast<int>(rank));
       try {
-        play(static_cast<int>(rank), std::move(bootstrap));
+        play(static_cast<int>(rank), on_nodes(std::move(bootstrap)));
       } catch (...) {
         thrown[rank] = std::current_exception();
       }
