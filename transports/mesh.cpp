@@ -183,6 +183,7 @@ void Mesh::tell(Engine& engine, std::uint32_t place, std::span<int const> reader
 
 void Mesh::count(Engine& engine, int reader, std::uint32_t chunks) {
   of(reader).pushed += chunks;
+  last_reader_ = reader;
   engine.submit(Lane::up, RaiseOp{&own_.data(reader), of(reader).pushed});
 }
 
@@ -321,9 +322,12 @@ void Mesh::set_closed() noexcept {
   send_state();
 }
 
+/// The last push of all, to whatever node, may wait for credits from any.
 void Mesh::settle(std::uint32_t number) {
+  Wire::When when;
+  if (last_reader_ >= 0) when = {&own_.data(last_reader_), of(last_reader_).pushed};
   for_other_nodes([&](int node) {
-    wire_->put_later(node, outboxes_, {}, {{offset_of(own_.header().settled), number}}, {});
+    wire_->put_later(node, outboxes_, {}, {{offset_of(own_.header().settled), number}}, when);
   });
 }
 

@@ -173,7 +173,7 @@ class Mesh {
 
   // --- Other nodes. A rank takes in what some ranks elsewhere send to its node.
 
-  /// Tells the other nodes that all of call `number` has been sent once what is submitted has run.
+  /// Tells the other nodes that call `number` needs nothing more of them to push what is submitted, once that has run.
   void settle(std::uint32_t number);
   /// A rank elsewhere whose part of the calls up to `number` has not come yet, and may; -1 if none.
   [[nodiscard]] int unsettled(std::uint32_t number) const noexcept;
@@ -232,6 +232,7 @@ class Mesh {
   std::vector<std::vector<SlotReader>> readers_;  ///< of each slot's last chunk
   Wire* wire_ = nullptr;                          ///< null: there is one node
   int outboxes_ = 0;
+  int last_reader_ = -1;  ///< of the last push
 };
 
 }  // namespace davit

@@ -7,6 +7,7 @@
 
 #include "tests/moe/memory.hpp"
 #include "tests/moe/player.hpp"
+#include "tests/support/nodes.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace {
@@ -74,7 +75,8 @@ TEST(MoeCreation, SettingsThatDifferAreNamed) {
   expect_mismatch([](auto& o) { o.max_tokens = 5; }, "max_tokens", "4 on rank 0 and 5");
   expect_mismatch([](auto& o) { o.dtype = f16; }, "dtype", "f32 on rank 0 and f16");
   expect_mismatch([](auto& o) { o.partial_dtype = bf16; }, "partial_dtype", "f32 on rank 0 and bf16");
-  expect_mismatch([](auto& o) { o.reduce_group = 2; }, "reduce_group", "3 on rank 0 and 2");
+  expect_mismatch([](auto& o) { o.reduce_group = 2; }, "reduce_group",
+                  std::to_string(default_reduce_group(kRanks)) + " on rank 0 and 2");
   expect_mismatch([](auto& o) { o.routings = 9; }, "routings", "8 on rank 0 and 9");
 }
 
@@ -82,12 +84,12 @@ TEST(MoeCreation, WhatIsSaidAndWhatFollowsAreEqual) {
   run_ranks(kRanks, [](int rank, Communicator& comm) {
     auto options = base();
     if (rank == 1) options.partial_dtype = f32;  // the default, said
-    if (rank == 2) options.reduce_group = kRanks;
+    if (rank == 2) options.reduce_group = default_reduce_group(kRanks);
     if (rank == 0)
       options.allocator = {[](std::size_t bytes) { return std::malloc(bytes); },
                            [](void* data, std::size_t) { std::free(data); }};
     ExpertGroup group(comm, options);
-    EXPECT_EQ(group.options().reduce_group, kRanks);
+    EXPECT_EQ(group.options().reduce_group, default_reduce_group(kRanks));
     play_ordinary(kRanks, rank, group);
   });
 }

@@ -23,7 +23,7 @@ struct Sum {
   std::vector<float> weights;
   Dtype dtype = f32;
   std::optional<Dtype> partial{};
-  int reduce_group = 0;
+  int reduce_group = 0;  ///< 0: all
   Reduce reduce = Reduce::grouped;
   Weighting weighting = Weighting::at_combine;
   Layout layout = Layout::by_expert;
@@ -41,7 +41,7 @@ struct Sum {
                                .max_tokens = 1,
                                .dtype = dtype,
                                .partial_dtype = partial,
-                               .reduce_group = reduce_group});
+                               .reduce_group = reduce_group == 0 ? ranks : reduce_group});
       std::vector<std::int64_t> const none;
       auto routing = rank == 0 ? group.route(std::span(ids), weights) : group.route(std::span(none), {});
       auto const counts = routing.counts(layout);

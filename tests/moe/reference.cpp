@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "tests/support/nodes.hpp"
 #include "transports/host/kernels.hpp"
 
 namespace davit::test {
@@ -70,7 +71,7 @@ float by_k(std::vector<Term> const& terms, std::size_t column) {
 
 float grouped(Batch const& batch, std::vector<Term> const& terms, std::size_t column) {
   auto const partial = batch.options.partial_dtype.value_or(batch.options.dtype);
-  int const size = batch.options.reduce_group == 0 ? batch.ranks : batch.options.reduce_group;
+  int const size = batch.options.reduce_group == 0 ? default_reduce_group(batch.ranks) : batch.options.reduce_group;
   Adder total;
   for (int first = 0; first < batch.ranks; first += size) {
     Adder of_group;

@@ -148,8 +148,8 @@ TEST(TimeOut, FirstCollectiveHasItsOwn) {
   auto const thrown = play_ranks(2, [&](int rank, std::shared_ptr<Bootstrap> const& bootstrap) {
     auto options = with.options;
     options.timeout = stretched(std::chrono::seconds(10));  // creation is not what is tested
-    Communicator const made(bootstrap, options);
-    auto comm = test::made(bootstrap, with.options);
+    auto const before = made(bootstrap, options);
+    auto comm = made(bootstrap, with.options);
     if (rank == 1) std::this_thread::sleep_for(milliseconds(500));
     comm.barrier();
     if (rank == 1) {

@@ -149,6 +149,11 @@ int pretended_nodes() {
   return nodes == nullptr ? 1 : std::atoi(nodes);
 }
 
+int default_reduce_group(int ranks) {
+  int const nodes = std::min(pretended_nodes(), ranks);
+  return ranks % nodes == 0 ? ranks / nodes : 1;
+}
+
 std::shared_ptr<Bootstrap> on_nodes(std::shared_ptr<Bootstrap> bootstrap) {
   int const count = std::min(pretended_nodes(), bootstrap->size());
   if (count == 1) return bootstrap;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -43,6 +44,10 @@ Options Making::patient() {
 }
 
 Communicator made(std::shared_ptr<Bootstrap> bootstrap, Options options, Mesh::Start start) {
+  if (options.path == Path::direct && std::ranges::any_of(bootstrap->nodes(), [](int node) { return node != 0; })) {
+    options.path = Path::automatic;  // as much of it as there can be
+    options.direct_bytes = 1;
+  }
   return davit::detail::Access::make(std::move(bootstrap), std::move(options), start, test_backend(),
                                      stage().play ? davit::detail::link_over_mpi : link_of_threads);
 }
