@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// cut FOLDER link|kill: a job whose last rank takes its node's link down, or kills itself, while all exchange. Every
-/// rank that lives must raise within the deadline, name a rank concerned, and exit with 3; it writes "ok ..." or what
-/// is wrong into FOLDER/RANK, since mpirun hears of nobody beyond a link that is down. cut.sh starts and judges it.
+/// rank that lives must raise within the deadline, name who is lost (a node beyond the link, or the rank), and exit
+/// with 3; it writes "ok ..." or what is wrong into FOLDER/RANK, since mpirun hears of nobody beyond a link that is
+/// down. cut.sh starts and judges it.
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
@@ -25,28 +26,31 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 constexpr auto kDeadline = 3s;
 
-/// Whether the text says "rank R" of a rank that `concerned` holds for.
-template <class Concerned>
-bool names(std::string const& text, int ranks, Concerned concerned) {
-  for (int peer = 0; peer < ranks; ++peer) {
-    auto const words = "rank " + std::to_string(peer);
-    auto const at = text.find(words);
-    if (at == std::string::npos || std::isdigit(static_cast<unsigned char>(text[at + words.size()])) != 0) continue;
-    if (concerned(peer)) return true;
+/// Whether the text has the words and then no further digit.
+bool says(std::string const& text, std::string const& words) {
+  for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    if (at + words.size() == text.size() || std::isdigit(static_cast<unsigned char>(text[at + words.size()])) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Whether an error names who is lost: the killed rank, or a node beyond the link.
+bool names_the_lost(std::vector<int> const& nodes, int rank, bool link, std::string const& text) {
+  auto const last = std::to_string(nodes.size() - 1);
+  if (!link) return says(text, "rank " + last) || says(text, ", " + last);
+  auto const mine = nodes[static_cast<std::size_t>(rank)];
+  for (auto const node : nodes) {
+    bool const is_lost = (node == nodes.back()) != (mine == nodes.back());
+    if (is_lost && says(text, "of node " + std::to_string(node))) return true;
   }
   return false;
 }
 
 /// What is wrong with an error; nothing if it is as it must be.
 std::string complaint(davit::Communicator& comm, std::vector<int> const& nodes, bool link, std::string const& text) {
-  auto const last = nodes.size() - 1;
-  auto const concerned = [&](int peer) {
-    auto const at = static_cast<std::size_t>(peer);
-    // Who is cut off: for the last node all others, for the others the last node.
-    return link ? (nodes[at] == nodes[last]) != (nodes[static_cast<std::size_t>(comm.rank())] == nodes[last])
-                : at == last;
-  };
-  if (!names(text, comm.size(), concerned)) return "names no rank that is cut off";
+  if (!names_the_lost(nodes, comm.rank(), link, text)) return "does not name who is lost";
   if (comm.usable()) return "the communicator says that it is usable";
   try {
     comm.barrier();

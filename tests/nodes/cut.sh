@@ -11,10 +11,9 @@ job=
 trap '[[ -z $job ]] || kill "$job" 2>/dev/null || true; rm -rf "$folder"' EXIT
 trap 'exit 143' TERM INT HUP
 
-recovery=
-if [[ $how == kill ]]; then recovery=--enable-recovery; fi
+# Without --enable-recovery mpirun ends all ranks when the first has ended.
 # shellcheck disable=SC2016 # for the shell of each rank
-"$here/run.sh" --ranks "$spread" --timeout 60 ${recovery:+--mpirun "$recovery"} -- sh -c \
+"$here/run.sh" --ranks "$spread" --timeout 60 --mpirun --enable-recovery -- sh -c \
   '"$@"; echo $? >"$2/code.$OMPI_COMM_WORLD_RANK"' sh "$program" "$folder" "$how" >"$folder/output" 2>&1 &
 job=$!
 ended() { compgen -G "$folder/code.*" | wc -l; }
