@@ -69,7 +69,7 @@ spread() {
   over "$1" tests/requests_linked
   over "$1" tests/others_linked
   if [[ -x $bin/davit_perf ]]; then
-    local short=(--batches 20 --check)
+    local short=(--batches 50 --check)
     over "$1" moe_layer --device host --experts 8 --top-k 3 --hidden 64 --ffn 32 --tokens 200 --batches 2
     over "$1" davit_perf alltoallv --min 1000 --max 256K "${short[@]}"
     over "$1" davit_perf allgatherv --max 16K --skew zipf "${short[@]}"
