@@ -11,7 +11,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 3; }
 # a package; one that is there already, from wherever, is left alone.
 davit_build_packages=(cmake:cmake ninja:ninja-build g++:g++ pkg-config:pkg-config mpicc:libopenmpi-dev
   mpirun:openmpi-bin hwloc.pc:libhwloc-dev libcli11-dev nlohmann-json3-dev)
-davit_test_packages=(libgtest-dev libbenchmark-dev)
+davit_test_packages=(libgtest-dev libbenchmark-dev ip:iproute2 unshare:util-linux)
 
 davit_present() {
   case $1 in

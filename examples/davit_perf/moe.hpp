@@ -87,6 +87,8 @@ class MoeSide {
   [[nodiscard]] virtual std::byte* received() const = 0;  ///< [received_rows(), H]
   [[nodiscard]] virtual std::int64_t received_rows() const = 0;
   [[nodiscard]] virtual std::vector<std::int64_t> expert_counts() const = 0;  ///< [L], rows
+  /// Whether a token's sums of ranks are added and rounded in no further groups.
+  [[nodiscard]] virtual bool adds_ranks_at_once() const { return true; }
   /// For each row of the layout by_expert, where it lies in received(). For checks.
   [[nodiscard]] virtual std::vector<std::int64_t> by_expert() const;
 

@@ -12,7 +12,7 @@ namespace perf {
 
 /// How a peer's combined rows compare with davit's.
 enum class Sums : std::uint8_t {
-  same_steps,      ///< one reduction group, the same roundings: equal bits
+  same_steps,      ///< the same roundings: equal bits, unless davit adds by groups of ranks (several nodes)
   other_steps,     ///< within the reference's tolerance only
   rounded_by_rank  ///< the same, but sums of ranks are rounded one after the other
 };

@@ -34,6 +34,11 @@ class DavitMoe final : public MoeSide {
   [[nodiscard]] std::byte* received() const override { return received_.get(); }
   [[nodiscard]] std::int64_t received_rows() const override { return rows_; }
 
+  [[nodiscard]] bool adds_ranks_at_once() const override {
+    auto const group = group_.options().reduce_group;  // the node's ranks
+    return group == 1 || group == problem_.ranks();
+  }
+
   [[nodiscard]] std::vector<std::int64_t> expert_counts() const override {
     auto const counts = routing_.counts().expert_counts;
     return {counts.begin(), counts.end()};

@@ -16,8 +16,9 @@ for file in $(includers '[^">]*\.\./'); do complain "$file: includes by ../"; do
 
 for file in $(includers 'mpi\.h[>"]'); do
   case $file in
-    include/davit/mpi.hpp | include/davit/davit_mpi.h | bootstrap/mpi_* | runtime/factory.cpp | runtime/interposer/*) ;;
-    *) complain "$file: mpi.h is for the MPI bootstrap and the factory" ;;
+    include/davit/mpi.hpp | include/davit/davit_mpi.h | bootstrap/mpi_* | transports/mpi/* | runtime/factory.cpp | \
+      runtime/interposer/*) ;;
+    *) complain "$file: mpi.h is for the MPI bootstrap, the wire and the factory" ;;
   esac
 done
 for file in $(includers 'davit/mpi\.hpp[>"]'); do

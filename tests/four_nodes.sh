@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tests/four_nodes.sh [BUILD]: makes four nodes on this machine, runs the suite over them with mpirun, takes them down. Builds
+# nothing; BUILD is a build folder, default build/cpu-release. See nodes/README.md.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+exec bash "$here/nodes/suite.sh" "${1:-$here/../build/cpu-release}" 1+1+1+1 2+2+2+2
