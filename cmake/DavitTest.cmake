@@ -3,8 +3,9 @@
 #   A GoogleTest program whose ranks are threads; one ctest, labelled `threads` besides LABELS.
 # davit_test_on_devices(<name>)
 #   The same program again, as <name>.device and <name>.mixed, with the ranks' buffers on stand-ins for GPUs.
-# davit_test_on_nodes(<name>)
-#   The same program again, as <name>.nodes and <name>.nodes_caller, with the ranks on two pretended nodes.
+# davit_test_on_nodes(<name> [helper] [caller])
+#   The same program again, as <name>.nodes_helper and <name>.nodes_caller, with the ranks on two pretended nodes; who gets
+#   on with the wire.
 # davit_mpi_test(NAME <name> SOURCES <files...> RANKS <n...> [LINKS ...] [LABELS ...] [TIMEOUT <seconds>]
 #                [ENVIRONMENT <k=v...>] [MPIRUN_ARGS <args...>])
 #   A GoogleTest program under mpirun, with tests/mpi_main.cpp as main; one ctest a rank count, `<name>.<n>_ranks`,
@@ -73,12 +74,11 @@ endfunction()
 
 function(davit_test_on_nodes name)
   get_test_property(${name} TIMEOUT timeout)
-  foreach(wire nodes nodes_caller)
-    add_test(NAME ${name}.${wire} COMMAND ${DAVIT_TEST_LAUNCHER} $<TARGET_FILE:${name}>)
-    string(REPLACE "nodes_" "" who ${wire})
-    set_tests_properties(${name}.${wire} PROPERTIES
-      LABELS "threads;nodes" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-      ENVIRONMENT "${DAVIT_TEST_ENVIRONMENT};DAVIT_TEST_NODES=2;DAVIT_TEST_WIRE=${who}")
+  foreach(wire IN LISTS ARGN)
+    add_test(NAME ${name}.nodes_${wire} COMMAND ${DAVIT_TEST_LAUNCHER} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}.nodes_${wire} PROPERTIES
+      LABELS "threads" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+      ENVIRONMENT "${DAVIT_TEST_ENVIRONMENT};DAVIT_TEST_NODES=2;DAVIT_TEST_WIRE=${wire}")
   endforeach()
 endfunction()
 

@@ -99,7 +99,7 @@ void CommunicatorState::run(Task& task) {
     throw_if_failed();  // since it was looked at last, the helper thread may have found something
     queue_.push_back(std::shared_ptr<Task>(std::shared_ptr<Task>(), &task));  // borrowed: it outlives the wait
     wait_until_done(task);
-    stay_for_others(task.number);
+    stay_for_others(task);
   }
   if (!usable() && task.uses_device()) leave_buffers();
 }
@@ -128,7 +128,7 @@ void CommunicatorState::wait(Task& task) {
     std::unique_lock const held(mutex_, std::try_to_lock);
     if (held) {
       wait_until_done(task);
-      stay_for_others(task.number);
+      stay_for_others(task);
     } else {
       backoff.idle();  // another thread is at it: the helper, or a call behind this one
     }

@@ -174,7 +174,7 @@ class CommunicatorState {
   /// Without a helper thread nobody gets on with the wire between calls: stays until the other nodes have all of this
   /// rank's part of call `number`, and the ranks here have what it takes in for them; until streams have run, too.
   /// Under the lock. @throws what fails the communicator.
-  void stay_for_others(std::uint32_t number);
+  void stay_for_others(Task const& task);
   /// The same before the end; never longer than the deadline.
   void part_from_wire() noexcept;
   void look_after_wire();

@@ -230,9 +230,8 @@ void CommunicatorState::enqueue(std::shared_ptr<Call> call) {
     queue_.push_back(call);
     wait_until_done(*call);
     if (call->error) std::rethrow_exception(call->error);
-    auto const number = call->number;
-    enqueued_.push_back(std::move(call));
-    stay_for_others(number);
+    enqueued_.push_back(call);
+    stay_for_others(*call);
   }
   helper().add(*this);
 }

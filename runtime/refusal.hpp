@@ -15,6 +15,7 @@ class Refusal final : public Task {
 
   bool advance() override;
   void awaited(std::vector<int>& peers) const override;
+  [[nodiscard]] bool stays_for_others() const noexcept override { return false; }
   [[nodiscard]] std::string phase() const override { return "refusal"; }
 
  private:

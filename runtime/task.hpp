@@ -34,6 +34,8 @@ class Task {
   [[nodiscard]] virtual bool uses_device() const noexcept { return false; }
   /// Whether it waits for calls that are enqueued on streams of the program.
   [[nodiscard]] virtual bool waits_for_streams() const noexcept { return false; }
+  /// Whether its rank stays until what it takes in for others of the call has come; see CommunicatorState.
+  [[nodiscard]] virtual bool stays_for_others() const noexcept { return true; }
   /// Where it stands, for messages: "dispatch".
   [[nodiscard]] virtual std::string phase() const = 0;
 

@@ -36,8 +36,13 @@ void CommunicatorState::look_after_wire() {
   }
 }
 
-void CommunicatorState::stay_for_others(std::uint32_t last) {
+void CommunicatorState::stay_for_others(Task const& task) {
   if (wire == nullptr || wire->has_own_thread()) return;
+  if (!task.stays_for_others()) {
+    advance_wire();  // at least the peers hear of it
+    return;
+  }
+  auto const last = task.number;
   Backoff backoff(eagerness);
   auto const deadline = std::chrono::steady_clock::now() + options.timeout;
   while (usable()) {
@@ -76,15 +81,12 @@ void CommunicatorState::part_from_wire() noexcept {
   }
 }
 
-/// ", waiting for rank 2, 3 (of node 1)"
+/// ", waiting for rank 2, rank 3 of node 1"
 std::string CommunicatorState::waiting_for(std::vector<int> const& peers) const {
   std::string names;
-  for (std::size_t at = 0; at < peers.size(); ++at) {
-    auto const& nodes = mesh->nodes();
-    int const node = nodes.node_of(peers[at]);
-    names += (at == 0 ? ", waiting for rank " : ", ") + std::to_string(peers[at]);
-    bool const is_last = at + 1 == peers.size() || nodes.node_of(peers[at + 1]) != node;
-    if (!nodes.is_here(peers[at]) && is_last) names += " of node " + std::to_string(node);
+  for (int const peer : peers) {
+    names += (names.empty() ? ", waiting for rank " : wire == nullptr ? ", " : ", rank ") + std::to_string(peer);
+    if (!mesh->nodes().is_here(peer)) names += " of node " + std::to_string(mesh->nodes().node_of(peer));
   }
   return names;
 }

@@ -3,21 +3,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <list>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "davit/error.hpp"
-#include "transports/wait.hpp"
+#include "transports/departures.hpp"
 
 namespace davit {
 namespace {
 
 // Credits that nobody is in a hurry for wait for company: a message costs microseconds, at both ends.
 constexpr auto kBackDelay = std::chrono::microseconds(100);
-// Ranks that end together say goodbye in a moment; nobody waits for the others.
-constexpr auto kGoodbyes = std::chrono::milliseconds(200);
 // MPI counts bytes in an int.
 constexpr std::uint64_t kMostApart = std::uint64_t{1} << 30;
 
@@ -49,61 +46,11 @@ void raise(std::byte* base, std::span<WireSignal const> signals) noexcept {
   }
 }
 
-/// Links whose peers have not all said goodbye: a late message must not meet a new communicator under a reused number.
-class Departures {
- public:
-  static Departures& of_process() {
-    static auto& instance = *new Departures;  // never destroyed: MPI is gone by then
-    return instance;
-  }
-
-  /// Waits a moment for the goodbyes. @param is_sound whether any can be expected; else it is left to the process's
-  /// end.
-  void add(std::unique_ptr<Link> link, std::vector<int> peers, bool is_sound) {
-    auto const deadline = std::chrono::steady_clock::now() + kGoodbyes;
-    Backoff backoff(Eagerness::rest);
-    bool has_left = false;
-    try {
-      while (is_sound && link->allows_this_thread() && !has_left && std::chrono::steady_clock::now() < deadline) {
-        has_left = link->leave(peers);
-        if (!has_left) backoff.idle();
-      }
-    } catch (Error const&) {
-      is_sound = false;
-    }
-    if (has_left) return;
-    std::lock_guard const held(mutex_);
-    (is_sound ? leaving_ : left_behind_).push_back({std::move(link), std::move(peers)});
-  }
-
-  void sweep() {
-    std::lock_guard const held(mutex_);
-    for (auto one = leaving_.begin(); one != leaving_.end();) {
-      auto const next = std::next(one);
-      try {
-        if (one->link->allows_this_thread() && one->link->leave(one->peers)) leaving_.erase(one);
-      } catch (Error const&) {
-        left_behind_.splice(left_behind_.end(), leaving_, one);
-      }
-      one = next;
-    }
-  }
-
- private:
-  struct Departure {
-    std::unique_ptr<Link> link;
-    std::vector<int> peers;
-  };
-  std::mutex mutex_;
-  std::list<Departure> leaving_;
-  std::list<Departure> left_behind_;
-};
-
 }  // namespace
 
 Wire::Wire(std::unique_ptr<Link> link, NodeMap nodes)
     : nodes_(std::move(nodes)), link_(std::move(link)), all_threads_(link_->allows_all_threads()) {
-  Departures::of_process().sweep();
+  sweep_links();
 }
 
 Wire::~Wire() {
@@ -112,7 +59,7 @@ Wire::~Wire() {
     if (node != nodes_.here()) peers.insert(nodes_.partner(nodes_.rank(), node));
   }
   for (int const owner : nodes_.taken_in_by(nodes_.rank())) peers.insert(owner);
-  Departures::of_process().add(std::move(link_), {peers.begin(), peers.end()}, failure_ == nullptr);
+  part_with(std::move(link_), {peers.begin(), peers.end()}, failure_ == nullptr);
 }
 
 int Wire::add(Mapping own, std::size_t bytes, std::vector<Mirror> mirrors) {

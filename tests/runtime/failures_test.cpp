@@ -10,6 +10,7 @@
 
 #include "tests/runtime/arguments.hpp"
 #include "tests/support/limits.hpp"
+#include "tests/support/nodes.hpp"
 
 namespace davit::test {
 namespace {
@@ -275,6 +276,7 @@ TEST(Leaving, BehindARefusalIsNoHarm) {
 }
 
 TEST(TwoThreads, TheSecondIsRefusedAndNobodyElseNotices) {
+  if (wire_is_for_one_thread()) GTEST_SKIP() << "refused for another reason";
   std::atomic<bool> refused{false};
   run_ranks(2, [&](int rank, Communicator& comm) {
     comm.prepare();

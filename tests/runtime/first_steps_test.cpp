@@ -5,6 +5,7 @@
 
 #include "tests/runtime/arguments.hpp"
 #include "tests/support/exchange.hpp"
+#include "tests/support/nodes.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace davit::test {
@@ -85,6 +86,7 @@ TEST(FirstSteps, ALateRankHearsThatTheOthersHaveFailed) {
       return;
     }
     while (!over) std::this_thread::yield();
+    if (pretended_nodes() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));  // word of it travels
     Arguments const a(comm);
     EXPECT_FALSE(raised<PeerError>([&] { a.run(comm); }).empty());
     EXPECT_FALSE(comm.usable());

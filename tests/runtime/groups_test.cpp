@@ -11,6 +11,7 @@
 #include "tests/support/exchange.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/limits.hpp"
+#include "tests/support/nodes.hpp"
 
 namespace davit::test {
 namespace {
@@ -107,6 +108,7 @@ TEST(Dup, OpenRequestsOnTwoInOppositeOrder) {
 }
 
 TEST(Dup, DifferentThreadsUseDifferentOnesAtOnce) {
+  if (wire_is_for_one_thread()) GTEST_SKIP() << "refused";
   auto const rounds = static_cast<std::uint64_t>(fewer(30));
   run_ranks(2, [rounds](int, Communicator& comm) {
     std::vector<Communicator> twins;

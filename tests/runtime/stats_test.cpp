@@ -9,6 +9,7 @@
 #include "tests/support/exchange.hpp"
 #include "tests/support/files.hpp"
 #include "tests/support/limits.hpp"
+#include "tests/support/nodes.hpp"
 #include "tests/support/ranks.hpp"
 
 namespace davit::test {
@@ -60,6 +61,7 @@ TEST(Stats, AlltoallvThroughSlots) {
 }
 
 TEST(Stats, AlltoallvAtTheThreshold) {
+  if (pretended_nodes() > 1) GTEST_SKIP() << "the direct way is for ranks of a node";
   if (any_on_device()) GTEST_SKIP() << "a GPU's blocks never go direct";
   auto const with = with_path(Path::automatic);
   auto const zero = stats_of(with, 0);
@@ -76,6 +78,7 @@ TEST(Stats, AlltoallvAtTheThreshold) {
 }
 
 TEST(Stats, AlltoallvDirectAlways) {
+  if (pretended_nodes() > 1) GTEST_SKIP() << "the direct way is for ranks of a node";
   if (any_on_device()) GTEST_SKIP() << "a GPU's blocks never go direct";
   auto const stats = stats_of(with_path(Path::direct), 0);
   EXPECT_EQ(stats.bytes_up, 0U);
@@ -93,6 +96,7 @@ TEST(Stats, InPlaceKeepsNothing) {
 }
 
 TEST(Stats, AllgathervWritesOnceForAll) {
+  if (pretended_nodes() > 1) GTEST_SKIP() << "the direct way is for ranks of a node";
   for (auto const path : {Path::slots, Path::direct}) {
     run_ranks(4, with_path(path), [&](int rank, Communicator& comm) {
       std::vector<std::int64_t> const counts{5000, 0, 100, 9000};
@@ -164,6 +168,7 @@ TEST(SharedBuffers, SizesMayDifferAndMayBeZero) {
 }
 
 TEST(SharedBuffers, AreExchangedAroundTheThreshold) {
+  if (pretended_nodes() > 1) GTEST_SKIP() << "the direct way is for ranks of a node";
   for (auto const& with : {with_path(Path::automatic), with_path(Path::slots), with_path(Path::direct),
                            with_path(Path::automatic, HostOrder::queues)}) {
     run_ranks(3, with, [&](int rank, Communicator& comm) {

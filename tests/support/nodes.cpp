@@ -135,10 +135,7 @@ class ThreadLink final : public Link {
   Transfer transfers_ = 0;
   std::set<int> gone_;
   bool has_said_goodbye_ = false;
-  bool const all_threads_ = [] {
-    char const* const wire = std::getenv("DAVIT_TEST_WIRE");
-    return wire == nullptr || std::string_view(wire) != "caller";
-  }();
+  bool const all_threads_ = !wire_is_for_one_thread();
   std::thread::id maker_ = std::this_thread::get_id();
 };
 
@@ -147,6 +144,11 @@ class ThreadLink final : public Link {
 int pretended_nodes() {
   char const* const nodes = std::getenv("DAVIT_TEST_NODES");
   return nodes == nullptr ? 1 : std::atoi(nodes);
+}
+
+bool wire_is_for_one_thread() {
+  char const* const wire = std::getenv("DAVIT_TEST_WIRE");
+  return pretended_nodes() > 1 && wire != nullptr && std::string_view(wire) == "caller";
 }
 
 int default_reduce_group(int ranks) {

@@ -15,6 +15,7 @@ namespace davit::test {
 /// Ranks sit on DAVIT_TEST_NODES nodes (1 where it is not set), in blocks as equal as can be. With
 /// DAVIT_TEST_WIRE=caller only the thread that made a link may use it, as with MPI below MPI_THREAD_MULTIPLE.
 [[nodiscard]] int pretended_nodes();
+[[nodiscard]] bool wire_is_for_one_thread();
 /// What an expert group's `reduce_group` is where it is left to davit: a node's ranks, or 1 where nodes are unequal.
 [[nodiscard]] int default_reduce_group(int ranks);
 /// A rank's bootstrap, with those nodes.
