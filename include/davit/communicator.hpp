@@ -54,7 +54,8 @@ class DAVIT_EXPORT SharedBuffer {
 ///
 /// - *Collective*: every method so marked is called by all ranks in the same order, as MPI asks. One thread at a time
 ///   inside a communicator (a second one is a UsageError on that thread alone); different communicators may be used by
-///   different threads at once.
+///   different threads at once. Where its ranks sit on several nodes and MPI's thread level is below
+///   MPI_THREAD_MULTIPLE, only the thread that made it may call (UsageError on that thread alone).
 /// - *Buffers* are host, device, managed or registered memory; ranks may differ, and one communicator may see both. On
 ///   one rank, if one buffer of a call is on a GPU, the others must be where that GPU reaches them: not pageable host
 ///   memory (UsageError). Null is fine where all counts are zero. Gaps between blocks stay untouched.
@@ -86,12 +87,13 @@ class DAVIT_EXPORT Communicator {
   /// Collective. Maps a few pages a rank; slots come with prepare().
   /// @throws MismatchError naming the option and both values where ranks' options differ, on all ranks;
   ///         UsageError for an option out of its bounds, PeerError on the other ranks;
-  ///         SystemError if ranks sit on more than one node (davit does not exchange between nodes yet), or the segment
-  ///         cannot be made (both figures named); TimeoutError.
+  ///         SystemError if the segment cannot be made (both figures named), or if ranks sit on several nodes and the
+  ///         bootstrap does not stand on MPI, or the path is pinned to `direct`; TimeoutError.
   explicit Communicator(std::shared_ptr<Bootstrap> bootstrap, Options options = {});
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  /// Local, never hangs. Ranks that call on it afterwards raise PeerError. Open requests are abandoned.
+  /// Local, never hangs. Ranks that call on it afterwards raise PeerError. Open requests are abandoned. On several
+  /// nodes it waits until the ranks elsewhere have come through the calls that this one has, under the deadline.
   ~Communicator();
 
   [[nodiscard]] int rank() const;
