@@ -98,9 +98,7 @@ class MpiLink final : public Link {
         return;
       }
     }
-    for (auto& place : posted_) static_cast<void>(place.release());
-    static_cast<void>(new std::list<Send>(std::move(sends_)));
-    static_cast<void>(new std::map<Transfer, Receive>(std::move(receives_)));
+    leave_to_mpi();
   }
 
   void send(int to, std::vector<std::byte> frame) override {
@@ -191,6 +189,12 @@ class MpiLink final : public Link {
     MPI_Request request;
     std::shared_ptr<void> keep;
   };
+
+  void leave_to_mpi() {
+    for (auto& place : posted_) static_cast<void>(place.release());
+    static_cast<void>(new std::list<Send>(std::move(sends_)));
+    static_cast<void>(new std::map<Transfer, Receive>(std::move(receives_)));
+  }
 
   void post(std::unique_ptr<Posted>& place) {
     if (place == nullptr) place = std::make_unique<Posted>();
