@@ -34,11 +34,11 @@ Moved moved_by(Bench const& bench, std::function<void()> const& call) {
     return static_cast<std::uint64_t>(bench.world.sum(static_cast<std::int64_t>(mine)));
   };
   Moved moved{};
-  for (auto const field : {&davit::Stats::rows_up, &davit::Stats::rows_down, &davit::Stats::rows_slack,
-                           &davit::Stats::bytes_up, &davit::Stats::bytes_down, &davit::Stats::bytes_direct,
-                           &davit::Stats::bytes_kept, &davit::Stats::bytes_ids, &davit::Stats::chunks_up,
-                           &davit::Stats::bytes_wire, &davit::Stats::bytes_wire_headers,
-                           &davit::Stats::messages_wire}) {
+  for (auto const field :
+       {&davit::Stats::rows_up, &davit::Stats::rows_down, &davit::Stats::rows_slack, &davit::Stats::bytes_up,
+        &davit::Stats::bytes_down, &davit::Stats::bytes_direct, &davit::Stats::bytes_kept, &davit::Stats::bytes_ids,
+        &davit::Stats::chunks_up, &davit::Stats::bytes_wire, &davit::Stats::bytes_wire_headers,
+        &davit::Stats::messages_wire}) {
     moved.stats.*field = sum(after.*field - before.*field);
   }
   if (launches_before) moved.launches = sum(*bench.device.launches() - *launches_before);
