@@ -123,6 +123,7 @@ void CommunicatorState::open(std::shared_ptr<Task> task) {
 }
 
 void CommunicatorState::wait(Task& task) {
+  check_thread();
   Backoff backoff(eagerness);
   while (!task.done.load(std::memory_order_acquire)) {
     std::unique_lock const held(mutex_, std::try_to_lock);

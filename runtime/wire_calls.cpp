@@ -68,11 +68,11 @@ void CommunicatorState::stay_for_others(Task const& task) {
 }
 
 void CommunicatorState::part_from_wire() noexcept {
-  if (wire == nullptr) return;
+  if (wire == nullptr || !wire->allows_this_thread()) return;
   Backoff backoff(Eagerness::rest);
   auto const begin = std::chrono::steady_clock::now();
   auto const deadline = begin + (usable() ? options.timeout : std::chrono::milliseconds(kPatience));
-  while (wire->failure() == nullptr && (!wire->is_idle() || (usable() && mesh->unsettled(number()) >= 0))) {
+  while (!wire->is_broken() && (!wire->is_idle() || (usable() && mesh->unsettled(number()) >= 0))) {
     if (wire->progress()) {
       backoff.moved();
     } else if (backoff.idle() && std::chrono::steady_clock::now() > deadline) {

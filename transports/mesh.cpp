@@ -268,6 +268,16 @@ std::optional<Trouble> Mesh::trouble(int peer, std::uint32_t number, bool look_f
     int const partner = nodes_.partner(peer, nodes_.here());
     return Trouble{partner, "rank " + std::to_string(partner) + died + "; it took in what " + name + " sends"};
   }
+  return told_by_its_node(peer);
+}
+
+/// Those that share a node with a rank elsewhere hear of its death first; it tells nobody itself.
+std::optional<Trouble> Mesh::told_by_its_node(int peer) const {
+  if (nodes_.is_here(peer)) return std::nullopt;
+  for (int const neighbor : nodes_.ranks_of(nodes_.node_of(peer))) {
+    auto const& outbox = of(neighbor).outbox;
+    if (outbox.state() == OutboxState::failed && outbox.header().culprit == peer) return failure(neighbor);
+  }
   return std::nullopt;
 }
 

@@ -212,6 +212,7 @@ class Mesh {
     return static_cast<std::uint64_t>(reinterpret_cast<std::byte const*>(&part) - segment_.mapping().get());
   }
   void await_readers() const noexcept;
+  [[nodiscard]] std::optional<Trouble> told_by_its_node(int peer) const;
   [[nodiscard]] bool is_credited(int peer, std::uint32_t chunk) noexcept;
   [[nodiscard]] std::uint32_t site_of(int rank) const noexcept {
     return arrangement_.sites.empty() ? 0 : arrangement_.sites[static_cast<std::size_t>(rank)];

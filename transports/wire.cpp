@@ -59,7 +59,7 @@ Wire::~Wire() {
     if (node != nodes_.here()) peers.insert(nodes_.partner(nodes_.rank(), node));
   }
   for (int const owner : nodes_.taken_in_by(nodes_.rank())) peers.insert(owner);
-  part_with(std::move(link_), {peers.begin(), peers.end()}, failure_ == nullptr);
+  part_with(std::move(link_), {peers.begin(), peers.end()}, !is_broken());
 }
 
 int Wire::add(Mapping own, std::size_t bytes, std::vector<Mirror> mirrors) {
@@ -111,14 +111,20 @@ void Wire::drop_waiting() noexcept {
 
 template <class Step>
 bool Wire::guarded(Step step) noexcept {
-  if (failed_.load(std::memory_order_relaxed)) return false;
+  if (is_broken()) return false;
   try {
     return step();
   } catch (...) {
-    failure_ = std::current_exception();
-    failed_.store(true, std::memory_order_release);
+    remember(std::current_exception());
+    broken_.store(true, std::memory_order_release);
     return false;
   }
+}
+
+void Wire::remember(std::exception_ptr error) noexcept {
+  if (failure_ != nullptr) return;
+  failure_ = std::move(error);
+  failed_.store(true, std::memory_order_release);
 }
 
 bool Wire::progress() noexcept {
@@ -196,35 +202,47 @@ void Wire::take_in(int from, WireRecord const& record) {
   if (!before.empty() || arriving.transfer) {
     before.push_back(std::move(arriving));
   } else if (auto* const mirror = mirror_of(record.segment, from); mirror != nullptr) {
-    raise(mirror->segment.mapping().get(), record.signals);
+    raise(mirror->segment.mapping().get(), arriving.signals);
   }
+}
+
+bool Wire::has_room(Mirror& mirror, int from, WireRecord const& record) {
+  auto const size = mirror.segment.ticket().bytes;
+  check(from, record.signals, size);
+  for (auto const& range : record.ranges) {
+    if (!lies_within(range.offset, range.bytes, size)) distrust(from, "bytes that lie outside of their segment");
+    if (range.offset + range.bytes <= mirror.reserved) continue;
+    try {
+      reserve(mirror);
+    } catch (SystemError const&) {
+      remember(std::current_exception());
+      return false;
+    }
+  }
+  return true;
 }
 
 /// Bytes go to their places at once: nobody looks there before the signals say so.
 Wire::Arriving Wire::put_in(int from, WireRecord const& record) {
   Arriving arriving{std::nullopt, record.segment, record.signals};
   auto* const mirror = mirror_of(record.segment, from);
+  if (mirror == nullptr && record.segment >= next_segment_) distrust(from, "bytes for a segment that is not there");
+  bool const stays = mirror != nullptr && has_room(*mirror, from, record);
   std::vector<Piece> pieces;
   Mapping memory;
-  if (mirror == nullptr) {
-    if (record.segment >= next_segment_) distrust(from, "bytes for a segment that is not there");
+  if (stays) {
+    memory = mirror->segment.mapping();
+    for (auto const& range : record.ranges) pieces.push_back({memory.get() + range.offset, range.bytes});
+  } else {
+    arriving.signals.clear();
     std::size_t bytes = 0;  // they come all the same
     for (auto const& range : record.ranges) bytes += range.bytes;
     if (record.apart) memory = Mapping(new std::byte[bytes], std::default_delete<std::byte[]>());
     pieces.push_back({memory.get(), bytes});
-  } else {
-    memory = mirror->segment.mapping();
-    auto const size = mirror->segment.ticket().bytes;
-    check(from, record.signals, size);
-    for (auto const& range : record.ranges) {
-      if (!lies_within(range.offset, range.bytes, size)) distrust(from, "bytes that lie outside of their segment");
-      if (range.offset + range.bytes > mirror->reserved) reserve(*mirror);
-      pieces.push_back({memory.get() + range.offset, range.bytes});
-    }
   }
   if (record.apart) {
     arriving.transfer = link_->receive_into(from, static_cast<int>(record.lane), pieces, memory);
-  } else if (mirror != nullptr) {
+  } else if (stays) {
     auto const* bytes = record.bytes.data();
     for (auto const& piece : pieces) {
       std::memcpy(piece.at, bytes, piece.bytes);

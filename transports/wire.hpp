@@ -95,8 +95,10 @@ class Wire {
   /// Gets on with all of it, unless another thread is at it or this one may not. Never waits. @returns whether anything
   /// moved.
   bool progress() noexcept;
-  /// What it met, if anything: from then on nothing moves.
+  /// What it met, if anything.
   [[nodiscard]] std::exception_ptr failure() const noexcept;
+  /// Whether nothing moves any more: not where a mirror has no room, so that the others can be told.
+  [[nodiscard]] bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   /// Whether all puts have left this rank.
   [[nodiscard]] bool has_put() noexcept;
   /// Whether all words that go back have, too.
@@ -143,6 +145,7 @@ class Wire {
   /// Under the lock; remembers what it throws.
   template <class Step>
   bool guarded(Step step) noexcept;
+  void remember(std::exception_ptr error) noexcept;
   bool progress_locked();
   bool has_put_locked();
   bool take_in();
@@ -157,6 +160,8 @@ class Wire {
   void append_record(Outgoing& out, WireLane lane, int segment, std::span<WireRange const> ranges,
                      std::span<WireSignal const> signals);
   [[nodiscard]] Mirror* mirror_of(int segment, int owner) noexcept;
+  /// Whether a record's bytes and counters may go there. @throws PeerError.
+  [[nodiscard]] bool has_room(Mirror& mirror, int from, WireRecord const& record);
   static void reserve(Mirror& mirror);
 
   mutable std::mutex mutex_;
@@ -170,6 +175,7 @@ class Wire {
   std::uint32_t turns_ = 0;                                  ///< of progress
   std::exception_ptr failure_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> broken_{false};
   Sent sent_;
 };
 
