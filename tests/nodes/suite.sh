@@ -99,7 +99,7 @@ same_bits() {
   done
 }
 
-# cut link|kill SPREAD
+# cut link SPREAD
 cut() {
   local code=0
   in_time bash "$here/cut.sh" "${bin%/bin}" "$@" || code=$?
@@ -131,8 +131,6 @@ for part in "$@"; do
       cut link 1+1
       cut link 2+2
       cut link 3+1
-      cut kill 2+2
-      cut kill 1+3
       small_memory
       ;;
     *+*) spread "$part" ;;
