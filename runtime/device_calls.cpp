@@ -230,8 +230,9 @@ void CommunicatorState::enqueue(std::shared_ptr<Call> call) {
     queue_.push_back(call);
     wait_until_done(*call);
     if (call->error) std::rethrow_exception(call->error);
-    enqueued_.push_back(call);
-    stay_for_others(*call);
+    auto const enqueued = call;
+    enqueued_.push_back(std::move(call));
+    stay_for_others(*enqueued);
   }
   helper().add(*this);
 }
